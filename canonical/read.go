@@ -1,0 +1,178 @@
+package canonical
+
+// Parse reads src as one JSON value with white space around it. It returns nil, or
+// an [*Error] that tells the earliest defect. The Doc keeps src itself, not a copy:
+// src must not change while the Doc is in use. After an error, what was read can
+// still be looked at; [Doc.Complete] says how far it can be trusted.
+func (d *Doc) Parse(src []byte) error {
+	d.reset(src)
+	if len(src) > MaxLength {
+		d.src, d.defect = nil, MaxLength
+		return &Error{Offset: MaxLength, Reason: TooLong, Found: int(src[MaxLength])}
+	}
+	if offset, reason, open := d.read(); reason != NoReason {
+		return d.stop(offset, reason, open)
+	}
+	return nil
+}
+
+// read fills the tape. At a defect it returns its offset and reason, and the
+// innermost container that is still open there.
+func (d *Doc) read() (offset int, reason Reason, open Node) {
+	src := d.src
+	if len(src) >= 3 && src[0] == 0xef && src[1] == 0xbb && src[2] == 0xbf {
+		return 0, ByteOrderMark, NoNode
+	}
+	open = NoNode
+	depth := 0
+	i := skipSpace(src, 0)
+	want := WantValue
+	for {
+		if i == len(src) {
+			return i, want, open
+		}
+		switch c := src[i]; c {
+		case '"':
+			i, reason = d.readString(i, open)
+		case '{', '[':
+			if depth == MaxDepth {
+				return i, TooDeep, open
+			}
+			depth++
+			open = d.open(c, i, open)
+			i = skipSpace(src, i+1)
+			if i < len(src) && src[i] == closing(c) {
+				break
+			}
+			want = WantElement
+			if c == '{' {
+				want = WantValue
+				if i, reason = d.readName(i, open, WantMember); reason != NoReason {
+					return i, reason, open
+				}
+			}
+			continue
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			i, reason = d.readNumber(i, open)
+		case 't', 'f', 'n':
+			i, reason = d.readLiteral(i, open)
+		default:
+			return i, want, open
+		}
+		if reason != NoReason {
+			return i, reason, open
+		}
+		want = WantValue
+
+		// A value has ended at i, or an empty container is about to. Close what
+		// ends here, up to the start of the next value.
+		for {
+			i = skipSpace(src, i)
+			if open == NoNode {
+				if i < len(src) {
+					return i, WantEnd, open
+				}
+				return i, NoReason, open
+			}
+			bracket, wantEnd := byte(']'), WantElementEnd
+			if d.tape[open].kind == Object {
+				bracket, wantEnd = '}', WantMemberEnd
+			}
+			if i == len(src) {
+				return i, wantEnd, open
+			}
+			if src[i] == ',' {
+				i = skipSpace(src, i+1)
+				if bracket == '}' {
+					if i, reason = d.readName(i, open, WantName); reason != NoReason {
+						return i, reason, open
+					}
+				}
+				break
+			}
+			if src[i] != bracket {
+				return i, wantEnd, open
+			}
+			i++
+			if !d.close(open, i) {
+				return i, DuplicateName, open
+			}
+			open = d.tape[open].parent
+			depth--
+		}
+	}
+}
+
+func closing(c byte) byte { return c + 2 }
+
+const spaces = 1<<' ' | 1<<'\t' | 1<<'\n' | 1<<'\r'
+
+func skipSpace(src []byte, i int) int {
+	for i < len(src) && src[i] <= ' ' && 1<<src[i]&spaces != 0 {
+		i++
+	}
+	return i
+}
+
+// open begins a container whose opening bracket c is at i.
+func (d *Doc) open(c byte, i int, parent Node) Node {
+	kind := Array
+	if c == '{' {
+		kind = Object
+	}
+	return d.push(entry{kind: kind, flags: unclosed, start: int32(i), parent: parent, aux: -1})
+}
+
+// close ends container n before end. It reports whether the names in it are all
+// different.
+func (d *Doc) close(n Node, end int) bool {
+	e := &d.tape[n]
+	e.end = int32(end)
+	e.tail = int32(len(d.tape))
+	if e.flags&unsorted != 0 {
+		d.sortNames(n)
+		if first, _ := d.duplicate(); first != NoNode {
+			return false
+		}
+		d.list(n)
+	}
+	e.flags &^= unclosed
+	return true
+}
+
+// stop closes the books at a defect: it looks for an earlier one in the objects that
+// are still open, and makes the tape safe to walk.
+func (d *Doc) stop(offset int, reason Reason, open Node) error {
+	end, first := offset, 0
+	for n := open; n != NoNode; n = d.tape[n].parent {
+		e := &d.tape[n]
+		e.end = int32(end)
+		e.tail = int32(len(d.tape))
+		if e.flags&unsorted == 0 {
+			continue
+		}
+		d.sortNames(n)
+		if f, s := d.duplicate(); f != NoNode && int(d.tape[s].start) < offset {
+			reason, offset, first = DuplicateName, int(d.tape[s].start), int(d.tape[f].start)
+		}
+	}
+	d.dropName(open)
+	d.defect = offset
+	found := EndOfText
+	if offset < len(d.src) {
+		found = int(d.src[offset])
+	}
+	return &Error{Offset: offset, Reason: reason, Found: found, First: first}
+}
+
+// dropName takes a last name without a value off the tape.
+func (d *Doc) dropName(open Node) {
+	last := len(d.tape) - 1
+	if last < 0 || d.tape[last].kind != memberName {
+		return
+	}
+	d.tape = d.tape[:last]
+	for n := open; n != NoNode; n = d.tape[n].parent {
+		d.tape[n].tail = int32(last)
+	}
+}
