@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+const tryPayments = `
+callonce serves {URL}, in front of a payments server at {UPSTREAM}.
+Any MCP client can connect to {URL}/mcp. Or paste these, in another terminal:
+
+  # A charge with a key. Run it twice: the second answer is the first one again,
+  # with the header Idempotency-Replayed: true, and nobody was charged twice.
+  {CURL} -H 'Idempotency-Key: order-1' \
+    -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"alice","amount_cents":1200}}}'
+
+  # The same key for another amount: refused.
+  {CURL} -H 'Idempotency-Key: order-1' \
+    -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"alice","amount_cents":9900}}}'
+
+  # Without a key. Run it twice, and the customer pays twice.
+  {CURL} \
+    -d '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"bob","amount_cents":1200}}}'
+
+  # How often the server really charged:
+  curl -s {COUNT}
+
+Ctrl-C stops everything. Requests follow.
+
+`
+
+const tryOther = `
+callonce serves {URL}, in front of {UPSTREAM}.
+Point an MCP client at {URL} with the path that the server has. A tools/call that
+carries a key is guarded; with this server's own tool and arguments, for instance:
+
+  {CURL} -H 'Idempotency-Key: order-1' \
+    -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"TOOL","arguments":{}}}'
+
+Ctrl-C stops everything. Requests follow.
+
+`
+
+// printCalls prints what to try; count is the address of the payments server's
+// count, or "" in front of another server.
+func printCalls(out io.Writer, url, upstream, count string) {
+	text := tryPayments
+	if count == "" {
+		text = tryOther
+	}
+	curl := "curl -si " + url + "/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream'"
+	fmt.Fprint(out, strings.NewReplacer("{URL}", url, "{UPSTREAM}", upstream, "{CURL}", curl, "{COUNT}", count).Replace(text))
+}

@@ -1,0 +1,103 @@
+// Package hostsimcmd runs "hostsim serve": the filter under the host simulator, as a
+// reverse proxy in front of an MCP server.
+package hostsimcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/callonce/callonce/e2e/child"
+	"github.com/callonce/callonce/e2e/tools"
+)
+
+// startTimeout bounds the start. Compiling the filter takes some ten seconds, and
+// more on a slow machine, unless a compiled form of it is kept from before.
+const startTimeout = 5 * time.Minute
+
+// Options say what is run and where. Empty paths mean what "make build" leaves in
+// dist/, and the configuration of the demo.
+type Options struct {
+	// Binary is the path of hostsim, Plugin that of the compiled filter, Config that
+	// of its configuration.
+	Binary, Plugin, Config string
+	// Listen is the host:port to serve at; empty takes a free port.
+	Listen string
+	// Upstream is the MCP server, "http://host:port".
+	Upstream string
+	// Workers is the number of worker VMs; 0 means 2.
+	Workers int
+	// Echo takes what hostsim prints: its progress and its access log. May be nil.
+	Echo io.Writer
+}
+
+// Hostsim is a running hostsim.
+type Hostsim struct {
+	*child.Process
+	addr string
+}
+
+// Start runs hostsim and returns when it takes connections. ctx bounds the start,
+// and so do five minutes. An error holds what hostsim printed.
+func Start(ctx context.Context, opts Options) (*Hostsim, error) {
+	if err := opts.fill(); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(opts.Binary, "serve",
+		"--plugin", opts.Plugin,
+		"--config", opts.Config,
+		"--listen", opts.Listen,
+		"--workers", strconv.Itoa(opts.Workers),
+		"--upstream", opts.Upstream)
+	process, err := child.Start("hostsim", cmd, opts.Echo)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := process.Await(ctx, child.Listening(opts.Listen)); err != nil {
+		process.Stop()
+		return nil, err
+	}
+	return &Hostsim{Process: process, addr: opts.Listen}, nil
+}
+
+func (o *Options) fill() error {
+	root, err := tools.Root()
+	if err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		path *string
+		def  string
+		what string
+	}{
+		{&o.Binary, "dist/hostsim", "hostsim (make build makes it)"},
+		{&o.Plugin, "dist/callonce.wasm", "the compiled filter (make build makes it)"},
+		{&o.Config, "e2e/testdata/demo.json", "the filter's configuration"},
+	} {
+		if *file.path == "" {
+			*file.path = filepath.Join(root, file.def)
+		}
+		if _, err := os.Stat(*file.path); err != nil {
+			return fmt.Errorf("want %s: %w", file.what, err)
+		}
+	}
+	if o.Listen == "" {
+		if o.Listen, err = child.FreeAddr(); err != nil {
+			return err
+		}
+	}
+	if o.Workers == 0 {
+		o.Workers = 2
+	}
+	return nil
+}
+
+// URL is where clients reach it: "http://host:port" without a slash at its end.
+func (h *Hostsim) URL() string { return "http://" + h.addr }

@@ -1,0 +1,54 @@
+package keyed_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/callonce/callonce/e2e/keyed"
+)
+
+func TestKeyAndAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Keys", r.Header.Get(keyed.Header))
+		w.Header().Set(keyed.ReplayedHeader, "true")
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusConflict)
+	}))
+	t.Cleanup(server.Close)
+	client := &http.Client{Transport: keyed.Transport{}}
+
+	for _, key := range []string{"", "k1"} {
+		ctx, call := keyed.WithKey(t.Context(), key)
+		if _, ok := call.Answer(); ok {
+			t.Error("before the call: want no answer")
+		}
+		req, err := http.NewRequestWithContext(ctx, "POST", server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("X-Keys"); got != key {
+			t.Errorf("want the server to see the key %q, it saw %q", key, got)
+		}
+		if req.Header.Get(keyed.Header) != "" {
+			t.Error("want the caller's own request unchanged")
+		}
+		if answer, ok := call.Answer(); !ok || answer != (keyed.Answer{Status: 409, Replayed: true, RetryAfter: "1"}) {
+			t.Errorf("want 409, replayed, 1; got %+v, %t", answer, ok)
+		}
+	}
+
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := resp.Header.Get("X-Keys"); got != "" {
+		t.Errorf("without a call in the context: want no key, got %q", got)
+	}
+}
