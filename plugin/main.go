@@ -1,8 +1,12 @@
-// Command plugin is the callonce filter, compiled to wasm for a proxy-wasm host.
+// Command plugin is the callonce filter for a proxy-wasm host (Envoy, Istio,
+// hostsim), built with
+//
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared
 package main
 
-import "github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm/types"
+import "github.com/callonce/callonce/plugin/proxy"
 
-var _ types.VMContext
+func init() { proxy.Register() }
 
+// main never runs: a proxy-wasm host calls _initialize.
 func main() {}

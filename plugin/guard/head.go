@@ -1,0 +1,130 @@
+package guard
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/callonce/callonce/plugin/mcp"
+	"github.com/callonce/callonce/plugin/policy"
+)
+
+// head is what the decisions need of a request's headers.
+type head struct {
+	lines     [][2]string
+	method    string
+	path      string // without query
+	accept    string
+	encoding  string
+	mcpMethod string // of several lines, the first that names tools/call, else the first
+	length    int    // Content-Length, -1 = not given
+	types     int    // lines of Content-Type
+	json      int    // those that are application/json
+	keyed     bool   // a key header is there, valid or not
+}
+
+func readHead(lines [][2]string, p *policy.Policy) head {
+	h := head{lines: lines, length: -1}
+	for _, l := range lines {
+		name, value := l[0], l[1]
+		switch name {
+		case ":method":
+			h.method = value
+		case ":path":
+			h.path, _, _ = strings.Cut(value, "?")
+		case "accept":
+			h.accept = join(h.accept, value)
+		case "content-encoding":
+			h.encoding = join(h.encoding, value)
+		case "content-type":
+			h.types++
+			if mcp.IsJSON(value) {
+				h.json++
+			}
+		case "content-length":
+			if n, err := strconv.Atoi(value); err == nil {
+				h.length = n
+			}
+		case "mcp-method":
+			if h.mcpMethod == "" || value == toolsCall {
+				h.mcpMethod = value
+			}
+		}
+		for i := range p.Keys {
+			if p.Keys[i].Header == name {
+				h.keyed = true
+			}
+		}
+	}
+	return h
+}
+
+const toolsCall = "tools/call"
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "," + b
+}
+
+// all gives every line of a header.
+func (h *head) all(name string, f func(value string)) {
+	for _, l := range h.lines {
+		if l[0] == name {
+			f(l[1])
+		}
+	}
+}
+
+// one gives a header that must not be sent twice.
+func (h *head) one(name string) (value string, lines int) {
+	h.all(name, func(v string) {
+		value = v
+		lines++
+	})
+	return value, lines
+}
+
+// class is what the headers alone say (rules 1 to 3 of the contract's order).
+type class uint8
+
+const (
+	hold class = iota
+	pass
+	stray
+	unsupportedType
+	encoded
+	tooLarge
+)
+
+// classify decides by the headers.
+func (s *Stream) classify() class {
+	p, h := s.policy, &s.head
+	post := h.method == "POST"
+	isJSON := h.types > 0 && h.json == h.types
+	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
+	switch {
+	case !p.MustGuard && !h.keyed && (p.HeaderKeysOnly || noCall):
+		return pass
+	case post && !isJSON && p.MustGuard:
+		return unsupportedType
+	case !post || !isJSON:
+		if h.keyed {
+			return stray
+		}
+		return pass
+	}
+	// Where a key may stand in the body, only a header that names another method shows
+	// that there is none.
+	guardable := h.keyed || p.MustGuard || !p.HeaderKeysOnly && !noCall
+	switch {
+	case !mcp.IsIdentity(h.encoding):
+		if guardable {
+			return encoded
+		}
+		return pass
+	case h.length > p.MaxRequestBytes && (h.keyed || p.MustGuard):
+		return tooLarge
+	}
+	return hold
+}

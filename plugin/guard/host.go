@@ -1,0 +1,54 @@
+package guard
+
+// Action is what a callback tells the proxy to do with what it was called for.
+type Action bool
+
+const (
+	// Continue lets it go on.
+	Continue Action = false
+	// Pause holds it: headers while the body is read, a body until it is whole.
+	Pause Action = true
+)
+
+// Host is the proxy as one stream sees it. Errors mean that the proxy would not.
+type Host interface {
+	RequestHeaders() ([][2]string, error)
+	// RequestBody gives the first size bytes of what is held of the body.
+	RequestBody(size int) ([]byte, error)
+	// SetRequestHeader replaces every line of a header.
+	SetRequestHeader(name, value string) error
+	RemoveRequestHeader(name string) error
+
+	ResponseHeaders() ([][2]string, error)
+	// ResponseBody gives the chunk that is passing.
+	ResponseBody(size int) ([]byte, error)
+
+	// Property reads one of the proxy's attributes; ok is false where there is none.
+	Property(path []string) (value []byte, ok bool)
+	// SetState publishes a value to access logs and traces.
+	SetState(name, value string)
+	// Reply answers the request in the server's stead.
+	Reply(status int, headers [][2]string, body []byte) error
+	// Resume lets a held request go on.
+	Resume() error
+}
+
+// Counter is a metric that only grows.
+type Counter interface{ Add(n uint64) }
+
+// Metrics makes counters by their full name, labels included.
+type Metrics interface{ Counter(name string) Counter }
+
+// Log writes one line for operators. No line may hold a key, an argument or an
+// identity.
+type Log func(text string)
+
+// The attributes that are read. Paths are Envoy's (facts measured on 1.36 and 1.40).
+var (
+	propRouteName   = []string{"xds", "route_name"}
+	propRoutePolicy = []string{"xds", "route_metadata", "filter_metadata", "callonce", "policy"}
+	propVirtualHost = []string{"xds", "virtual_host_name"}
+	propPeerDigest  = []string{"connection", "sha256_peer_certificate_digest"}
+	propDetails     = []string{"response", "code_details"}
+	propFlags       = []string{"response", "flags"}
+)

@@ -1,0 +1,260 @@
+package guard
+
+import (
+	"strconv"
+
+	"github.com/callonce/callonce/plugin/ledger"
+	"github.com/callonce/callonce/plugin/mcp"
+)
+
+// form is how the answer to a claimed call comes back.
+type form uint8
+
+const (
+	unread form = iota // nothing in it is looked at
+	asJSON
+	asEvents
+)
+
+// readAlong is what is known of the answer while it passes. Nothing of it is ever
+// held back from the client.
+type readAlong struct {
+	form    form
+	cap     int // most bytes of a message that is kept
+	status  int
+	expect  int // Content-Length, -1 = not given
+	got     int
+	body    []byte
+	value   mcp.Value
+	events  mcp.Events
+	odd     bool // an event was refused by the strict reader
+	settled bool
+	event   ledger.Event // how it was settled
+	ended   bool         // the proxy said that the answer is whole
+}
+
+// ResponseHeaders is called with the answer's headers; end says that there is no
+// body.
+func (s *Stream) ResponseHeaders(end bool) Action {
+	defer s.containLate()
+	if s.stage != forwarded {
+		return Continue
+	}
+	lines, err := s.host.ResponseHeaders()
+	if err != nil {
+		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+		return Continue
+	}
+	var encoding, contentType string
+	r := &s.reply
+	r.expect, r.ended = -1, end
+	for _, l := range lines {
+		switch l[0] {
+		case ":status":
+			r.status, _ = strconv.Atoi(l[1])
+		case "content-type":
+			contentType = l[1]
+		case "content-encoding":
+			encoding = join(encoding, l[1])
+		case "content-length":
+			if n, err := strconv.Atoi(l[1]); err == nil {
+				r.expect = n
+			}
+		}
+	}
+	if ev, settled := s.byHead(contentType, encoding); settled {
+		s.settle(ledger.Outcome{Event: ev})
+		return Continue
+	}
+	if mcp.IsEventStream(contentType) {
+		r.form, r.events.Cap = asEvents, r.cap
+	} else {
+		r.form = asJSON
+	}
+	if end {
+		s.atEnd()
+	}
+	return Continue
+}
+
+// byHead settles what the head alone decides: the rows of the contract's section 3
+// that need no body.
+func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
+	r := &s.reply
+	details, _ := s.host.Property(propDetails)
+	if string(details) != viaUpstream {
+		flags, _ := s.host.Property(propFlags)
+		if nothingSent(string(details), flags) {
+			return ledger.Release, true
+		}
+		return ledger.BuryUnknown, true
+	}
+	switch {
+	case s.policy.Released(r.status):
+		return ledger.Release, true
+	case r.status >= 500, r.status == 408, r.status == 499, r.status < 200:
+		return ledger.BuryUnknown, true
+	case r.status >= 400:
+		return ledger.Release, true
+	case r.status >= 300, !mcp.IsIdentity(encoding):
+		return ledger.BuryNotReplayable, true
+	case mcp.IsEventStream(contentType):
+		return 0, false
+	case !mcp.IsJSON(contentType), r.expect > r.cap:
+		return ledger.BuryNotReplayable, true
+	}
+	return 0, false
+}
+
+// ResponseBody is called with each chunk as it passes.
+func (s *Stream) ResponseBody(size int, end bool) Action {
+	defer s.containLate()
+	if s.stage != forwarded {
+		return Continue
+	}
+	r := &s.reply
+	r.got += size
+	r.ended = r.ended || end || r.expect >= 0 && r.got >= r.expect
+	if size > 0 && s.wants() {
+		chunk, err := s.host.ResponseBody(size)
+		if err != nil || len(chunk) != size {
+			s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+			return Continue
+		}
+		s.readChunk(chunk)
+	}
+	if r.ended {
+		s.atEnd()
+	}
+	return Continue
+}
+
+// ResponseTrailers ends an answer whose body callback never said so.
+func (s *Stream) ResponseTrailers() Action {
+	defer s.containLate()
+	if s.stage == forwarded {
+		s.reply.ended = true
+		s.atEnd()
+	}
+	return Continue
+}
+
+// wants reports whether the bytes that pass are still looked at: until the key is
+// settled, and after a completed JSON body of unknown length, in case more follows.
+func (s *Stream) wants() bool {
+	r := &s.reply
+	return r.form == asEvents && !r.settled || r.form == asJSON && (!r.settled || r.event == ledger.Complete)
+}
+
+func (s *Stream) readChunk(chunk []byte) {
+	r := &s.reply
+	if r.form == asEvents {
+		r.events.Feed(chunk, s.readEvent)
+		return
+	}
+	r.value.Feed(chunk)
+	if r.settled {
+		if r.value.Trailed {
+			// What was judged as the whole was not: it is no JSON text.
+			s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+		}
+		return
+	}
+	if len(r.body)+len(chunk) > r.cap {
+		r.body = nil
+		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+		return
+	}
+	r.body = append(r.body, chunk...)
+	if r.value.Done && (r.expect < 0 || r.ended) {
+		s.judgeBody()
+	}
+}
+
+// readEvent looks at one event of a stream; true ends the reading.
+func (s *Stream) readEvent(data []byte) bool {
+	switch a := s.g.response.Read(data, s.call.id); a {
+	case mcp.NotOurs:
+		return false
+	case mcp.Malformed:
+		s.reply.odd = true
+		return false
+	default:
+		s.complete(a, data)
+		return true
+	}
+}
+
+// judgeBody reads a whole JSON body.
+func (s *Stream) judgeBody() {
+	switch a := s.g.response.Read(s.reply.body, s.call.id); a {
+	case mcp.NotOurs, mcp.Malformed:
+		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+	default:
+		s.complete(a, s.reply.body)
+	}
+	s.reply.body = nil
+}
+
+// complete settles with the message that ends the call, before its last byte has
+// gone on: a repeat sent right after it finds the answer.
+func (s *Stream) complete(a mcp.Answer, message []byte) {
+	if a == mcp.InputRequired {
+		s.settle(ledger.Outcome{Event: ledger.Release})
+		return
+	}
+	if a == mcp.Task {
+		// Who may see a task's handle depends on what the asking client declares; until
+		// that is read, nobody gets it twice.
+		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+		return
+	}
+	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
+		Status:  s.reply.status,
+		IDStart: s.g.response.IDStart,
+		IDEnd:   s.g.response.IDEnd,
+		Message: message,
+	}})
+}
+
+// atEnd settles an answer that has passed whole and has not settled itself.
+func (s *Stream) atEnd() {
+	r := &s.reply
+	switch {
+	case r.settled:
+	case r.form == asJSON:
+		s.judgeBody()
+	case r.odd || r.events.Oversize:
+		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+	default:
+		// The stream ended without the response: it may come on another one, or never.
+		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+	}
+}
+
+// settleAtEnd is the stream's end. An answer that did not pass whole leaves an
+// unknown outcome, also where it had been judged by its beginning.
+func (s *Stream) settleAtEnd() {
+	r := &s.reply
+	if !r.settled || r.event == ledger.BuryNotReplayable && !r.ended {
+		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+	}
+}
+
+// hows names the ways to settle, as label values.
+var hows = [...]string{
+	ledger.Complete:          "completed",
+	ledger.Release:           "released",
+	ledger.BuryUnknown:       "outcome_unknown",
+	ledger.BuryNotReplayable: "not_replayable",
+}
+
+// settle tells the ledger. Only the holder's word counts; a late one is counted.
+func (s *Stream) settle(o ledger.Outcome) {
+	s.reply.settled, s.reply.event = true, o.Event
+	how := hows[o.Event]
+	if s.g.store.Settle(s.hold, o) == ledger.Fenced {
+		how = "fenced"
+	}
+	s.g.counts.add(s.label(), settlements, how)
+}

@@ -1,0 +1,183 @@
+package guard
+
+import (
+	"github.com/callonce/callonce/plugin/ledger"
+	"github.com/callonce/callonce/plugin/policy"
+)
+
+// stage is where a request stands.
+type stage uint8
+
+const (
+	begun     stage = iota
+	passing         // none of our business, or not any more
+	reading         // headers held, the body is being gathered
+	asking          // the ledger was asked and has not answered
+	forwarded       // claimed, sent on; the answer is read along
+	replied         // answered by us
+)
+
+// Stream is one request and its response. Its methods are the proxy's callbacks.
+type Stream struct {
+	g      *Guard
+	host   Host
+	stage  stage
+	policy *policy.Policy
+	head   head
+	call   call
+	token  ledger.Token
+	hold   ledger.Hold
+	reply  readAlong
+}
+
+// call is what must be remembered of a call once its body has gone on. Its bytes
+// are copies.
+type call struct {
+	tool      *policy.Tool
+	server    string
+	id        []byte // the request's id token
+	operation string // the call's public name: 16 hex digits of its stored id
+	guarded   bool
+}
+
+// NewStream begins a stream.
+func (g *Guard) NewStream(id uint32, h Host) *Stream {
+	g.tokens++
+	return &Stream{g: g, host: h, token: ledger.Token{Stream: id, Generation: g.tokens}}
+}
+
+// RequestHeaders is called once; end says that there is no body.
+func (s *Stream) RequestHeaders(end bool) (a Action) {
+	defer s.contain(&a)
+	s.policy = s.g.route(s.host)
+	if s.policy == nil {
+		return s.pass()
+	}
+	lines, err := s.host.RequestHeaders()
+	if err != nil {
+		return s.refuseUnread(unreadable)
+	}
+	s.head = readHead(lines, s.policy)
+	switch s.classify() {
+	case pass:
+		return s.pass()
+	case stray:
+		return s.strayKey()
+	case unsupportedType:
+		return s.refuseUnread(notJSON)
+	case encoded:
+		return s.refuseUnread(contentEncoding)
+	case tooLarge:
+		return s.refuseTooLarge()
+	}
+	s.stage = reading
+	if end {
+		return s.judge(nil)
+	}
+	return Pause
+}
+
+// RequestBody is called as the body arrives, with the size of what is held so far.
+func (s *Stream) RequestBody(size int, end bool) (a Action) {
+	defer s.contain(&a)
+	if s.stage != reading {
+		return s.heldElsewhere()
+	}
+	if size > s.policy.MaxRequestBytes {
+		return s.oversize(s.policy.MaxRequestBytes)
+	}
+	if !end {
+		return Pause
+	}
+	return s.read(size)
+}
+
+// RequestTrailers ends a request whose body callback never said that it ended.
+func (s *Stream) RequestTrailers(size int) (a Action) {
+	defer s.contain(&a)
+	if s.stage != reading {
+		return s.heldElsewhere()
+	}
+	return s.read(size)
+}
+
+// heldElsewhere is what the rest of a request does that has been judged.
+func (s *Stream) heldElsewhere() Action {
+	return Action(s.stage == asking || s.stage == replied)
+}
+
+// read takes the whole body and judges it.
+func (s *Stream) read(size int) Action {
+	if size == 0 {
+		return s.judge(nil)
+	}
+	body, err := s.host.RequestBody(size)
+	if err != nil || len(body) != size {
+		return s.refuseUnread(unreadable)
+	}
+	return s.judge(body)
+}
+
+// pass lets the request go on, and forgets it.
+func (s *Stream) pass() Action {
+	s.stage = passing
+	s.head = head{}
+	return Continue
+}
+
+// Done is called when the stream has ended, in whatever way.
+func (s *Stream) Done() {
+	defer s.containLate()
+	switch s.stage {
+	case asking:
+		delete(s.g.waiting, s.token)
+		s.g.store.Forget(s.token)
+	case forwarded:
+		s.settleAtEnd()
+	}
+	s.stage = passing
+}
+
+// contain keeps a fault of our own, met before the request went on, to the stream
+// that hit it: a key that it holds is buried, a call that might have run unguarded is
+// refused, anything else goes on.
+func (s *Stream) contain(a *Action) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.g.fault(fault)
+	was := s.stage
+	s.stage = passing
+	switch {
+	case was == forwarded:
+		s.bury()
+		*a = s.refuseFault()
+	case was == replied:
+		*a = Pause
+	case was != passing && (s.call.guarded || s.policy != nil && (s.head.keyed || s.policy.MustGuard)):
+		*a = s.refuseFault()
+	default:
+		*a = Continue
+	}
+}
+
+// containLate is contain for what comes after the request went on: the answer passes,
+// the key is buried.
+func (s *Stream) containLate() {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.g.fault(fault)
+	if s.stage == forwarded {
+		s.stage = passing
+		s.bury()
+	}
+}
+
+// bury ends a hold whose call may have run.
+func (s *Stream) bury() {
+	defer func() { _ = recover() }()
+	s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+}

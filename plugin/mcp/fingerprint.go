@@ -1,0 +1,82 @@
+package mcp
+
+import (
+	"crypto/sha256"
+
+	"github.com/callonce/callonce/canonical"
+)
+
+// Shape says what enters the fingerprint beside the call itself.
+type Shape struct {
+	BindID  bool     // the request's id is part of the intent
+	Exclude []string // JSON Pointers into arguments that are not
+}
+
+// Fingerprint is the SHA-256 over the canonical form of
+// {"method":"tools/call","params":P}, P being all of params but _meta and the key
+// places, with absent or null arguments as {}. buf is scratch; it is returned for
+// reuse.
+func (r *Request) Fingerprint(buf []byte, s Shape) ([32]byte, []byte) {
+	buf = r.AppendIntent(buf[:0], s)
+	return sha256.Sum256(buf), buf
+}
+
+// AppendIntent appends the text that Fingerprint hashes.
+func (r *Request) AppendIntent(dst []byte, s Shape) []byte {
+	for _, k := range r.keys {
+		r.doc.Omit(k.node)
+	}
+	for _, ptr := range s.Exclude {
+		if r.args == canonical.NoNode {
+			break
+		}
+		if n := r.doc.Pointer(r.args, ptr); n != canonical.NoNode {
+			r.doc.Omit(n)
+		}
+	}
+	dst = append(dst, '{')
+	if s.BindID {
+		dst = append(dst, `"id":`...)
+		dst = r.doc.Append(dst, r.doc.Member(r.doc.Root(), "id"))
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"method":"tools/call","params":{`...)
+	open, argued := len(dst), false
+	for _, m := range r.doc.Sorted(r.params) {
+		name := r.doc.Name(m)
+		if string(name) == "_meta" || r.isKey(m) {
+			continue
+		}
+		if !argued && canonical.CompareNames(name, []byte("arguments")) >= 0 {
+			argued = true
+			if m != r.args {
+				dst = appendMember(dst, open, []byte("arguments"))
+				dst = append(dst, "{}"...)
+			}
+		}
+		dst = appendMember(dst, open, name)
+		if m == r.args && r.doc.Kind(m) == canonical.Null {
+			dst = append(dst, "{}"...)
+			continue
+		}
+		dst = r.doc.Append(dst, m)
+	}
+	// A call has a name, and "arguments" sorts before "name": it is there by now.
+	return append(dst, "}}"...)
+}
+
+func appendMember(dst []byte, open int, name []byte) []byte {
+	if len(dst) > open {
+		dst = append(dst, ',')
+	}
+	return append(canonical.AppendString(dst, name), ':')
+}
+
+func (r *Request) isKey(n canonical.Node) bool {
+	for _, k := range r.keys {
+		if k.node == n {
+			return true
+		}
+	}
+	return false
+}

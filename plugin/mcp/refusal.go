@@ -1,0 +1,128 @@
+package mcp
+
+import (
+	"strconv"
+
+	"github.com/callonce/callonce/canonical"
+)
+
+// Refusal is one kind of refusal: its name, its numbers, and what a model is told.
+// Source: section 4 of the contract.
+type Refusal struct {
+	Type       string
+	Status     int
+	Code       int
+	MayHaveRun string // of this key's intent: no, unknown, running, yes
+	Retry      string
+	RetryAfter int    // seconds for Retry-After, 0 = none
+	Also       string // another specification's name for the same thing
+	Message    string
+	Advice     string // follows the message; %s stands for the tool that tells the state, if there is one
+}
+
+// The refusals. A new outcome is one line here.
+var (
+	Unsupported = Refusal{Type: "idempotency_unsupported_request", Status: 400, Code: -31400, MayHaveRun: "no", Retry: "after_fix",
+		Message: "This request was not run, because it cannot be guarded against running twice"}
+	TooLarge   = withStatus(Unsupported, 413)
+	KeyInvalid = Refusal{Type: "idempotency_key_invalid", Status: 400, Code: -31401, MayHaveRun: "no", Retry: "after_fix",
+		Message: "This call was not run: its idempotency key is not valid. Send one key of 1 to 255 characters (visible ASCII in a header), the same in every place that carries it."}
+	KeyRequired = Refusal{Type: "idempotency_key_required", Status: 400, Code: -31402, MayHaveRun: "no", Retry: "after_fix",
+		Message: "This call was not run: the tool takes calls with an idempotency key only. Make up a key for this intent, send it with the call, and send the same key again if you repeat the call."}
+	IdentityRequired = Refusal{Type: "idempotency_requires_verified_identity", Status: 400, Code: -31403, MayHaveRun: "no", Retry: "after_fix",
+		Message: "This call was not run: it carries an idempotency key, but the proxy knows no verified identity to keep the key under."}
+	Conflict = Refusal{Type: "idempotency_key_conflict", Status: 409, Code: -31409, MayHaveRun: "unknown", Retry: "new_key_if_new_intent",
+		Message: "This call was not run: its idempotency key was already used for a call with other arguments. If you mean a new call, use a new key. If you mean to repeat the first call, send exactly its arguments."}
+	InFlight = Refusal{Type: "idempotency_in_flight", Status: 409, Code: -31410, MayHaveRun: "running", Retry: "same_key_later", RetryAfter: 1,
+		Also:    "idempotency_key_in_progress",
+		Message: "This call is still running. Do not start it again under another key", Advice: "call %s to see its state"}
+	OutcomeUnknown = Refusal{Type: "idempotency_outcome_unknown", Status: 409, Code: -31411, MayHaveRun: "unknown", Retry: "reconcile_first",
+		Message: "This call was sent before, and its outcome is not known: it may have run. It was not run again. Find out what happened before you use a new key", Advice: "call %s to see its state"}
+	NotReplayable = Refusal{Type: "idempotency_response_not_replayable", Status: 409, Code: -31412, MayHaveRun: "yes", Retry: "reconcile_first",
+		Message: "This call has already run, and its answer was not kept. It was not run again. Do not repeat it under another key", Advice: "call %s to see its result"}
+	Capacity = Refusal{Type: "idempotency_capacity", Status: 429, Code: -31429, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
+		Message: "This call was not run now: the proxy has no room to remember another call. Send the same request with the same key later."}
+	Unavailable = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
+		Message: "This call was not run now: the proxy cannot tell whether it ran before. Send the same request with the same key later."}
+)
+
+func withStatus(r Refusal, status int) Refusal {
+	r.Status = status
+	return r
+}
+
+// AppendError appends the refusal as a JSON-RPC error. id is the caller's id token
+// (nil → null), operation the call's public name (16 hex digits, "" = none known),
+// statusTool the tool that tells a call's state ("" = none). detail, where given, says
+// more precisely what was wrong; it must hold nothing that the caller sent.
+func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail string) []byte {
+	dst = appendHead(dst, id, f.Code)
+	dst = canonical.AppendString(dst, f.text(statusTool, detail))
+	dst = append(dst, `,"data":{"type":"`...)
+	dst = append(dst, f.Type...)
+	dst = append(dst, `","may_have_run":"`...)
+	dst = append(dst, f.MayHaveRun...)
+	dst = append(dst, `","retry":"`...)
+	dst = append(dst, f.Retry...)
+	dst = append(dst, '"')
+	if operation != "" {
+		dst = append(dst, `,"operation":"`...)
+		dst = append(dst, operation...)
+		dst = append(dst, '"')
+	}
+	if f.Also != "" {
+		dst = append(dst, `,"also":["`...)
+		dst = append(dst, f.Also...)
+		dst = append(dst, `"]`...)
+	}
+	return append(dst, "}}}"...)
+}
+
+func appendHead(dst, id []byte, code int) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	if id == nil {
+		id = []byte("null")
+	}
+	dst = append(dst, id...)
+	dst = append(dst, `,"error":{"code":`...)
+	dst = strconv.AppendInt(dst, int64(code), 10)
+	return append(dst, `,"message":`...)
+}
+
+// text is the whole message for the model that reads it.
+func (f *Refusal) text(statusTool, detail string) []byte {
+	b := append([]byte(nil), f.Message...)
+	if detail != "" {
+		b = append(b, ": "...)
+		b = append(b, detail...)
+	}
+	if f.Advice != "" && statusTool != "" {
+		b = append(b, "; "...)
+		for i := 0; i < len(f.Advice); i++ {
+			if f.Advice[i] == '%' && i+1 < len(f.Advice) && f.Advice[i+1] == 's' {
+				b = append(b, statusTool...)
+				i++
+				continue
+			}
+			b = append(b, f.Advice[i])
+		}
+	}
+	if b[len(b)-1] != '.' {
+		b = append(b, '.')
+	}
+	if f.Type == InFlight.Type {
+		b = append(b, " The same request with the same key will return the result once it is there."...)
+	}
+	return b
+}
+
+// HeaderMismatch is the protocol's own code for routing headers that differ from the
+// body (MCP 2026-07-28).
+const HeaderMismatch = -32020
+
+// AppendHeaderMismatch appends the protocol's own error for routing headers.
+func AppendHeaderMismatch(dst, id []byte, header string) []byte {
+	dst = appendHead(dst, id, HeaderMismatch)
+	dst = canonical.AppendString(dst, append([]byte("Header mismatch: the body does not say what the header says: "), header...))
+	return append(dst, "}}"...)
+}

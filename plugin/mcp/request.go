@@ -1,0 +1,237 @@
+package mcp
+
+import (
+	"bytes"
+
+	"github.com/callonce/callonce/canonical"
+)
+
+// Kind is what a request's body turned out to be.
+type Kind uint8
+
+const (
+	// Other is a message that calls no tool, or no message at all.
+	Other Kind = iota
+	// ToolCall is one well-formed tools/call.
+	ToolCall
+	// Ambiguous is a body that a server may read another way than we do.
+	Ambiguous
+)
+
+const toolsCall = "tools/call"
+
+// Request is one body, read. It is reused from call to call; Read keeps body.
+type Request struct {
+	Kind   Kind
+	Defect string // why it is Ambiguous, for the refusal's text: no byte of the body in it
+	Offset int    // where, in bytes; -1 = nowhere in particular
+	ID     []byte // exact token of the request's id, nil when it could not be read
+	Name   []byte // the tool's name, for a ToolCall
+	Keyed  bool   // a key stands in one of the places in the body
+
+	doc    canonical.Doc
+	params canonical.Node
+	args   canonical.Node // NoNode when absent
+	keys   []bodyKey
+	order  []byte
+}
+
+type bodyKey struct {
+	node canonical.Node
+	null bool
+}
+
+// Read reads body strictly (canonical.Doc) and decides what it is. places are the
+// JSON Pointers below params where a key may stand.
+func (r *Request) Read(body []byte, places []string) {
+	*r = Request{doc: r.doc, keys: r.keys[:0], params: canonical.NoNode, args: canonical.NoNode, Offset: -1}
+	err := r.doc.Parse(body)
+	root := r.doc.Root()
+	if err != nil {
+		if at, ok := err.(*canonical.Error); ok {
+			r.Offset = at.Offset
+		}
+		r.findID(root)
+		r.findKeys(r.member(root, "params"), places)
+		r.ambiguous("a body that is not one strict JSON value")
+		return
+	}
+	switch r.doc.Kind(root) {
+	case canonical.Array:
+		r.readBatch(root, places)
+	case canonical.Object:
+		r.readMessage(root, places)
+	}
+}
+
+func (r *Request) ambiguous(defect string) {
+	r.Kind, r.Defect = Ambiguous, defect
+}
+
+// member is doc.Member for a document that may be cut short: a member counts only
+// when it was read whole before the first defect, containers excepted, since the
+// defect may lie inside.
+func (r *Request) member(obj canonical.Node, name string) canonical.Node {
+	if obj == canonical.NoNode {
+		return canonical.NoNode
+	}
+	return r.doc.Member(obj, name)
+}
+
+// readBatch looks into a batch (a JSON-RPC feature of 2025-03-26 only): one that
+// holds a tools/call cannot be guarded.
+func (r *Request) readBatch(root canonical.Node, places []string) {
+	for e := r.doc.First(root); e != canonical.NoNode; e = r.doc.Next(e) {
+		if r.doc.Kind(e) != canonical.Object {
+			continue
+		}
+		for m := r.doc.First(e); m != canonical.NoNode; m = r.doc.Next(m) {
+			if bytes.EqualFold(r.doc.Name(m), []byte("method")) && r.isCall(m) {
+				r.ambiguous("a batch that holds a tools/call")
+				r.findKeys(r.doc.Member(e, "params"), places)
+			}
+		}
+	}
+}
+
+func (r *Request) isCall(method canonical.Node) bool {
+	return r.doc.Kind(method) == canonical.String && string(r.doc.Text(method)) == toolsCall
+}
+
+func (r *Request) readMessage(root canonical.Node, places []string) {
+	r.findID(root)
+	method := r.doc.Member(root, "method")
+	params := r.doc.Member(root, "params")
+	if r.hasTwin(root, "method", "params", "id") {
+		r.findKeys(params, places)
+		r.ambiguous("a top-level member that equals method, params or id but for case")
+		return
+	}
+	if method == canonical.NoNode || !r.isCall(method) {
+		return
+	}
+	r.findKeys(params, places)
+	if r.ID == nil {
+		r.ambiguous("a tools/call whose id is not a string or an integer")
+		return
+	}
+	if params == canonical.NoNode || r.doc.Kind(params) != canonical.Object {
+		r.ambiguous("a tools/call whose params is not an object")
+		return
+	}
+	if r.hasTwin(params, "name", "arguments") {
+		r.ambiguous("a member of params that equals name or arguments but for case")
+		return
+	}
+	name := r.doc.Member(params, "name")
+	if name == canonical.NoNode || r.doc.Kind(name) != canonical.String {
+		r.ambiguous("a tools/call whose name is not a string")
+		return
+	}
+	args := r.doc.Member(params, "arguments")
+	if args != canonical.NoNode && r.doc.Kind(args) != canonical.Object && r.doc.Kind(args) != canonical.Null {
+		r.ambiguous("a tools/call whose arguments is not an object")
+		return
+	}
+	r.Kind, r.params, r.args, r.Name = ToolCall, params, args, r.doc.Text(name)
+}
+
+// findID takes the id's token when it is a string or an integer.
+func (r *Request) findID(root canonical.Node) {
+	id := r.member(root, "id")
+	if id == canonical.NoNode || !r.doc.Complete(id) {
+		return
+	}
+	raw := r.doc.Raw(id)
+	if r.doc.Kind(id) == canonical.String || r.doc.Kind(id) == canonical.Number && !bytes.ContainsAny(raw, ".eE") {
+		r.ID = raw
+	}
+}
+
+// hasTwin reports a member that equals one of names but for case (Unicode simple
+// folding): some servers decode by such names, beside the exact one or instead.
+func (r *Request) hasTwin(obj canonical.Node, names ...string) bool {
+	for m := r.doc.First(obj); m != canonical.NoNode; m = r.doc.Next(m) {
+		name := r.doc.Name(m)
+		for _, want := range names {
+			if string(name) != want && bytes.EqualFold(name, []byte(want)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *Request) findKeys(params canonical.Node, places []string) {
+	if params == canonical.NoNode {
+		return
+	}
+	for _, ptr := range places {
+		n := r.doc.Pointer(params, ptr)
+		if n == canonical.NoNode || !r.doc.Complete(n) {
+			continue
+		}
+		null := r.doc.Kind(n) == canonical.Null
+		r.keys = append(r.keys, bodyKey{n, null})
+		r.Keyed = r.Keyed || !null
+	}
+}
+
+// MaxKey is the most characters that a key may have.
+const MaxKey = 255
+
+// Key gives the key in the body. ok is false when the places disagree or hold
+// something that is no key; the key is nil when no place holds one.
+func (r *Request) Key() (key []byte, ok bool) {
+	for _, k := range r.keys {
+		if k.null {
+			continue
+		}
+		if r.doc.Kind(k.node) != canonical.String {
+			return nil, false
+		}
+		text := r.doc.Text(k.node)
+		if n := characters(text); n < 1 || n > MaxKey {
+			return nil, false
+		}
+		if key != nil && !bytes.Equal(key, text) {
+			return nil, false
+		}
+		key = text
+	}
+	return key, true
+}
+
+func characters(utf8 []byte) int {
+	n := 0
+	for _, c := range utf8 {
+		if c&0xC0 != 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// State gives the canonical form of params.requestState (multi-round trips),
+// appended to dst; nothing when absent or null.
+func (r *Request) State(dst []byte) []byte {
+	n := r.doc.Member(r.params, "requestState")
+	if n == canonical.NoNode || r.doc.Kind(n) == canonical.Null {
+		return dst
+	}
+	return r.doc.Append(dst, n)
+}
+
+// CallsNoTool reports whether the prefix of a body already shows that it is no
+// tools/call: its method was read and is another, or it is a response.
+func (r *Request) CallsNoTool(prefix []byte) bool {
+	_ = r.doc.Parse(prefix) // cut short: always an error, and the tape is what counts
+	root := r.doc.Root()
+	if root == canonical.NoNode || r.doc.Kind(root) != canonical.Object || r.hasTwin(root, "method") {
+		return false
+	}
+	if m := r.doc.Member(root, "method"); m != canonical.NoNode {
+		return r.doc.Complete(m) && !r.isCall(m)
+	}
+	return r.doc.Member(root, "result") != canonical.NoNode || r.doc.Member(root, "error") != canonical.NoNode
+}

@@ -1,0 +1,120 @@
+package mcp
+
+import (
+	"bytes"
+
+	"github.com/callonce/callonce/canonical"
+)
+
+// Answer is what a message turned out to be for the call whose id was given.
+type Answer uint8
+
+const (
+	// NotOurs is a message that is no response to our id: a notification, a server's own
+	// request (which may use our id), a response to somebody else.
+	NotOurs Answer = iota
+	// Result is a result or a JSON-RPC error that ends the call.
+	Result
+	// ToolError is a result with isError: true.
+	ToolError
+	// InputRequired is a result that asks for another leg (multi-round trips).
+	InputRequired
+	// Task is a result that hands out a task.
+	Task
+	// Malformed is a text that the strict reader refuses.
+	Malformed
+)
+
+// Response reads messages that come back. It is reused.
+type Response struct {
+	IDStart, IDEnd int // where the id's token stands in the message
+
+	doc  canonical.Doc
+	mine []byte
+	its  []byte
+}
+
+// Read reads one message strictly and says what it is for the request whose id has
+// the token id. Ids are compared by value: 7 and 7.0 are one, "7" is another.
+func (r *Response) Read(message, id []byte) Answer {
+	if r.doc.Parse(message) != nil {
+		return Malformed
+	}
+	root := r.doc.Root()
+	if r.doc.Kind(root) != canonical.Object || r.doc.Member(root, "method") != canonical.NoNode {
+		return NotOurs
+	}
+	n := r.doc.Member(root, "id")
+	if n == canonical.NoNode || !r.sameID(n, id) {
+		return NotOurs
+	}
+	r.IDStart, r.IDEnd = r.doc.Span(n)
+	result := r.doc.Member(root, "result")
+	if failed := r.doc.Member(root, "error") != canonical.NoNode; failed == (result != canonical.NoNode) {
+		return NotOurs // neither, or both: no JSON-RPC response
+	} else if failed {
+		return Result
+	}
+	return r.resultType(result)
+}
+
+func (r *Response) sameID(n canonical.Node, id []byte) bool {
+	switch r.doc.Kind(n) {
+	case canonical.String, canonical.Number:
+	default:
+		return false
+	}
+	if bytes.Equal(r.doc.Raw(n), id) {
+		return true
+	}
+	mine, err := canonical.Append(r.mine[:0], id)
+	if err != nil {
+		return false
+	}
+	r.mine = mine
+	r.its = r.doc.Append(r.its[:0], n)
+	return bytes.Equal(r.mine, r.its)
+}
+
+func (r *Response) resultType(result canonical.Node) Answer {
+	if r.doc.Kind(result) != canonical.Object {
+		return Result
+	}
+	if t := r.doc.Member(result, "resultType"); t != canonical.NoNode && r.doc.Kind(t) == canonical.String {
+		switch string(r.doc.Text(t)) {
+		case "input_required":
+			return InputRequired
+		case "task":
+			return Task
+		}
+	}
+	if e := r.doc.Member(result, "isError"); e != canonical.NoNode && r.doc.Kind(e) == canonical.True {
+		return ToolError
+	}
+	return Result
+}
+
+// AppendReplay appends message with the id's token put in place of the one at
+// [start, end).
+func AppendReplay(dst, message []byte, start, end int, id []byte) []byte {
+	dst = append(dst, message[:start]...)
+	dst = append(dst, id...)
+	return append(dst, message[end:]...)
+}
+
+// AppendEvent appends message as one server-sent event. Line ends inside, which
+// JSON allows between tokens, become lines of data of their own.
+func AppendEvent(dst, message []byte) []byte {
+	dst = append(dst, "event: message\ndata: "...)
+	for i := 0; i < len(message); i++ {
+		switch c := message[i]; c {
+		case '\n':
+			dst = append(dst, "\ndata: "...)
+		case '\r':
+			// White space between tokens; in a data line it would end the line.
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, "\n\n"...)
+}

@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/callonce/callonce/canonical"
+)
+
+// Defaults of a policy without a preset (config.md of the contract).
+const (
+	defaultTTL             = 5 * time.Minute
+	defaultWindow          = 10 * time.Minute
+	defaultMaxRequestBytes = 983040
+	defaultReplyBytes      = 32768
+	defaultStoredBytes     = 64 << 20
+)
+
+var defaultKeys = []string{
+	"header:Idempotency-Key",
+	"header:X-Idempotency-Key",
+	"json:/params/idempotencyKey",
+	"json:/params/_meta/callonce.dev~1idempotency-key",
+	"json:/params/arguments/idempotency_key",
+}
+
+// Parse reads a configuration. It returns every mistake, not only the first; the
+// Config is nil when there is one. An empty text is the empty configuration, in
+// which every request is off.
+func Parse(src []byte) (*Config, Mistakes) {
+	if len(strings.TrimSpace(string(src))) == 0 {
+		src = []byte("{}")
+	}
+	r := &reader{}
+	if err := r.doc.Parse(src); err != nil {
+		return nil, Mistakes{{"", err.Error(), "one JSON object"}}
+	}
+	c := &Config{exact: map[string]*Policy{}, byName: map[string]*Policy{}}
+	var routes, def canonical.Node = canonical.NoNode, canonical.NoNode
+	r.members(r.doc.Root(), "", []member{
+		{"namespace", func(n canonical.Node, at string) {
+			if r.text(n, at, "a string of up to 64 characters out of letters, digits, - _ .", 0, 64, &c.Namespace) && !plain(c.Namespace) {
+				r.wrong(n, at, "a string of up to 64 characters out of letters, digits, - _ .")
+			}
+		}},
+		{"store", r.store},
+		{"policies", func(n canonical.Node, at string) { r.policies(n, at, c) }},
+		{"routes", func(n canonical.Node, _ string) { routes = n }},
+		{"default", func(n canonical.Node, _ string) { def = n }},
+	})
+	// Read after the policies, whatever the order of members: a mesh may have lost it.
+	if routes != canonical.NoNode {
+		r.routes(routes, "/routes", c)
+	}
+	if def != canonical.NoNode {
+		c.def = r.policyName(def, "/default", c)
+	}
+	if len(r.mistakes) > 0 {
+		return nil, r.mistakes
+	}
+	return c, nil
+}
+
+func plain(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c))
+	}) < 0
+}
+
+func (r *reader) store(n canonical.Node, at string) {
+	kind := false
+	r.members(n, at, []member{{"kind", func(n canonical.Node, at string) {
+		_, kind = r.choice(n, at, "shared_data")
+	}}})
+	if r.doc.Kind(n) == canonical.Object && !kind && r.doc.Member(n, "kind") == canonical.NoNode {
+		r.mistake(at+"/kind", "nothing", `"shared_data"`)
+	}
+}
+
+func (r *reader) policies(n canonical.Node, at string, c *Config) {
+	if !r.isObject(n, at) {
+		return
+	}
+	for m := r.doc.First(n); m != canonical.NoNode; m = r.doc.Next(m) {
+		name := string(r.doc.Name(m))
+		where := child(at, name)
+		if name == "off" || name == "" || len(name) > 128 {
+			r.mistake(where, "a policy of that name", `a name of 1 to 128 characters other than "off"`)
+			continue
+		}
+		p := r.policy(m, where, name)
+		c.byName[name] = p
+		c.Policies = append(c.Policies, p)
+	}
+	sort.Slice(c.Policies, func(i, j int) bool { return c.Policies[i].Name < c.Policies[j].Name })
+	for i, p := range c.Policies {
+		p.Index = i
+	}
+}
+
+func (r *reader) routes(n canonical.Node, at string, c *Config) {
+	if !r.isObject(n, at) {
+		return
+	}
+	for m := r.doc.First(n); m != canonical.NoNode; m = r.doc.Next(m) {
+		name := string(r.doc.Name(m))
+		p := r.policyName(m, child(at, name), c)
+		if strings.Contains(name, "*") {
+			c.globs = append(c.globs, routeGlob{name, p})
+		} else {
+			c.exact[name] = p
+		}
+	}
+	// Globs of one literal prefix are tried longest first, then by text: an order that
+	// does not hang on the members' order, which a mesh may lose.
+	sort.Slice(c.globs, func(i, j int) bool {
+		a, b := c.globs[i].pattern, c.globs[j].pattern
+		if x, y := literalPrefix(a), literalPrefix(b); x != y {
+			return x > y
+		}
+		if len(a) != len(b) {
+			return len(a) > len(b)
+		}
+		return a < b
+	})
+}
+
+func (r *reader) policyName(n canonical.Node, at string, c *Config) *Policy {
+	expected := `"off" or the name of a policy`
+	var name string
+	if !r.text(n, at, expected, 1, 128, &name) || name == "off" {
+		return nil
+	}
+	p, ok := c.byName[name]
+	if !ok {
+		r.wrong(n, at, expected)
+	}
+	return p
+}

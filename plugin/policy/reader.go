@@ -1,0 +1,176 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/callonce/callonce/canonical"
+)
+
+// reader walks the configuration's text and gathers mistakes instead of stopping
+// at the first.
+type reader struct {
+	doc      canonical.Doc
+	mistakes Mistakes
+}
+
+// member is one line of a table of members: its name and what reads it. A nil
+// read marks a member of the grammar that this version does not serve yet.
+type member struct {
+	name string
+	read func(n canonical.Node, at string)
+}
+
+func (r *reader) mistake(at, found, expected string) {
+	r.mistakes = append(r.mistakes, Mistake{at, found, expected})
+}
+
+func (r *reader) wrong(n canonical.Node, at, expected string) {
+	r.mistake(at, r.found(n), expected)
+}
+
+// found describes a value briefly. Strings are shown up to a bound: a
+// configuration holds no secrets, but it may hold a slip of the keyboard.
+func (r *reader) found(n canonical.Node) string {
+	switch r.doc.Kind(n) {
+	case canonical.Object:
+		return "an object"
+	case canonical.Array:
+		return "a list"
+	case canonical.String, canonical.Number:
+		raw := r.doc.Raw(n)
+		if len(raw) > 80 {
+			return string(raw[:80]) + "…"
+		}
+		return string(raw)
+	default:
+		return string(r.doc.Raw(n))
+	}
+}
+
+// child appends one reference token to a pointer.
+func child(at, name string) string {
+	name = strings.ReplaceAll(name, "~", "~0")
+	return at + "/" + strings.ReplaceAll(name, "/", "~1")
+}
+
+func (r *reader) isObject(n canonical.Node, at string) bool {
+	if r.doc.Kind(n) != canonical.Object {
+		r.wrong(n, at, "an object")
+		return false
+	}
+	return true
+}
+
+// members reads an object by a table.
+func (r *reader) members(n canonical.Node, at string, table []member) {
+	if !r.isObject(n, at) {
+		return
+	}
+	for m := r.doc.First(n); m != canonical.NoNode; m = r.doc.Next(m) {
+		name := string(r.doc.Name(m))
+		where := child(at, name)
+		i := slices.IndexFunc(table, func(t member) bool { return t.name == name })
+		switch {
+		case i < 0:
+			r.mistake(where, "an unknown member", "one of "+names(table))
+		case table[i].read == nil:
+			r.mistake(where, "a member that this version does not serve yet", "one of "+names(table))
+		default:
+			table[i].read(m, where)
+		}
+	}
+}
+
+func names(table []member) string {
+	var out []string
+	for _, t := range table {
+		if t.read != nil {
+			out = append(out, t.name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func (r *reader) text(n canonical.Node, at, expected string, least, most int, into *string) bool {
+	if r.doc.Kind(n) != canonical.String {
+		r.wrong(n, at, expected)
+		return false
+	}
+	s := string(r.doc.Text(n))
+	if len(s) < least || len(s) > most {
+		r.wrong(n, at, expected)
+		return false
+	}
+	*into = s
+	return true
+}
+
+func (r *reader) flag(n canonical.Node, at string, into *bool) {
+	switch r.doc.Kind(n) {
+	case canonical.True:
+		*into = true
+	case canonical.False:
+		*into = false
+	default:
+		r.wrong(n, at, "true or false")
+	}
+}
+
+// integer reads a whole number within [least, most]; 32768.0 is 32768, since a
+// mesh may hand every number on as a double.
+func (r *reader) integer(n canonical.Node, at string, least, most int, into *int) bool {
+	expected := "an integer from " + strconv.Itoa(least) + " to " + strconv.Itoa(most)
+	if r.doc.Kind(n) != canonical.Number {
+		r.wrong(n, at, expected)
+		return false
+	}
+	v, err := strconv.Atoi(string(canonical.AppendNumber(nil, r.doc.Raw(n))))
+	if err != nil || v < least || v > most {
+		r.wrong(n, at, expected)
+		return false
+	}
+	*into = v
+	return true
+}
+
+func (r *reader) duration(n canonical.Node, at string, least, most time.Duration, into *time.Duration) bool {
+	expected := `a duration from "` + least.String() + `" to "` + most.String() + `", such as "5m"`
+	if r.doc.Kind(n) != canonical.String {
+		r.wrong(n, at, expected)
+		return false
+	}
+	v, err := time.ParseDuration(string(r.doc.Text(n)))
+	if err != nil || v < least || v > most {
+		r.wrong(n, at, expected)
+		return false
+	}
+	*into = v
+	return true
+}
+
+// choice reads one of a few words.
+func (r *reader) choice(n canonical.Node, at string, words ...string) (int, bool) {
+	if r.doc.Kind(n) == canonical.String {
+		if i := slices.Index(words, string(r.doc.Text(n))); i >= 0 {
+			return i, true
+		}
+	}
+	r.wrong(n, at, `"`+strings.Join(words, `", "`)+`"`)
+	return 0, false
+}
+
+// each calls read for every element of a list.
+func (r *reader) each(n canonical.Node, at string, read func(n canonical.Node, at string)) {
+	if r.doc.Kind(n) != canonical.Array {
+		r.wrong(n, at, "a list")
+		return
+	}
+	i := 0
+	for e := r.doc.First(n); e != canonical.NoNode; e = r.doc.Next(e) {
+		read(e, at+"/"+strconv.Itoa(i))
+		i++
+	}
+}

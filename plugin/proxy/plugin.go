@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"strings"
+
+	"github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm"
+	"github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm/types"
+
+	"github.com/callonce/callonce/plugin/guard"
+	"github.com/callonce/callonce/plugin/ledger"
+	"github.com/callonce/callonce/plugin/policy"
+)
+
+// tickMillis is how often each worker is woken, in milliseconds.
+const tickMillis = 1000
+
+// Register makes this module the callonce filter. Call it from init: a proxy-wasm
+// host never runs main.
+func Register() { proxywasm.SetVMContext(&vm{}) }
+
+type vm struct{ types.DefaultVMContext }
+
+// NewPluginContext begins a configuration; a changed one gets a context of its own.
+func (*vm) NewPluginContext(uint32) types.PluginContext { return &plugin{} }
+
+type plugin struct {
+	types.DefaultPluginContext
+	guard *guard.Guard
+}
+
+// OnPluginStart reads the configuration and opens the ledger. It refuses to start,
+// with every reason in the log, rather than run unguarded.
+func (p *plugin) OnPluginStart(int) types.OnPluginStartStatus {
+	text, err := proxywasm.GetPluginConfiguration()
+	if err != nil && err != types.ErrorStatusNotFound {
+		proxywasm.LogCritical("callonce: the configuration cannot be read: " + err.Error())
+		return types.OnPluginStartStatusFailed
+	}
+	config, mistakes := policy.Parse(text)
+	if len(mistakes) > 0 {
+		for _, line := range strings.Split(mistakes.Error(), "\n") {
+			proxywasm.LogCritical(line)
+		}
+		return types.OnPluginStartStatusFailed
+	}
+	store, err := ledger.Open(ledger.Env{Table: sharedData{}, Now: now, Random: random, Log: logLine}, config.Namespace, layout)
+	if err != nil {
+		proxywasm.LogCritical("callonce: the ledger cannot be kept: " + err.Error())
+		return types.OnPluginStartStatusFailed
+	}
+	p.guard = guard.New(config, store, metrics{}, logLine)
+	if err := proxywasm.SetTickPeriodMilliSeconds(tickMillis); err != nil {
+		proxywasm.LogCritical("callonce: no ticks: " + err.Error())
+		return types.OnPluginStartStatusFailed
+	}
+	return types.OnPluginStartStatusOK
+}
+
+// OnTick wakes the ledger.
+func (p *plugin) OnTick() {
+	if p.guard != nil {
+		p.guard.Tick(now())
+	}
+}
+
+// NewHttpContext begins a stream.
+func (p *plugin) NewHttpContext(id uint32) types.HttpContext {
+	return &stream{s: p.guard.NewStream(id, host{id})}
+}
+
+func logLine(text string) { proxywasm.LogWarn("callonce: " + text) }
+
+type metrics struct{}
+
+// Counter implements guard.Metrics.
+func (metrics) Counter(name string) guard.Counter {
+	return counter{proxywasm.DefineCounterMetric(name)}
+}
+
+type counter struct{ m proxywasm.MetricCounter }
+
+// Add implements guard.Counter.
+func (c counter) Add(n uint64) { c.m.Increment(n) }
