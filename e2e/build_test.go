@@ -1,0 +1,69 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/callonce/callonce/e2e/tools"
+)
+
+// out holds what the tests build; it is removed after the last of them.
+var out string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if out, err = os.MkdirTemp("", "callonce-e2e-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(out)
+		return m.Run()
+	}())
+}
+
+// goBuild builds a package from a folder of the project and returns the path of what
+// came out. The tests build for themselves so that they never pass on what an older
+// tree left in dist/.
+func goBuild(name, folder, pkg string, env []string, flags ...string) (string, error) {
+	root, err := tools.Root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(out, name)
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), pkg)...)
+	cmd.Dir = filepath.Join(root, folder)
+	cmd.Env = append(os.Environ(), env...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v in %s: %w\n%s", cmd.Args, cmd.Dir, err, text)
+	}
+	return path, nil
+}
+
+var (
+	buildPlugin = sync.OnceValues(func() (string, error) {
+		return goBuild("callonce.wasm", ".", "./plugin", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared", "-ldflags=-s -w")
+	})
+	buildHostsim = sync.OnceValues(func() (string, error) {
+		return goBuild("hostsim", ".", "./hostsim/cmd/hostsim", nil)
+	})
+	// The official conformance server, at the version of the SDK in go.mod.
+	buildEverything = sync.OnceValues(func() (string, error) {
+		return goBuild("everything-server", "e2e", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", nil)
+	})
+	buildRun = sync.OnceValues(func() (string, error) { return goBuild("run", "e2e", "./cmd/run", nil) })
+)
+
+// must returns what a build made.
+func must(t testing.TB, build func() (string, error)) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
