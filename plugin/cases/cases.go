@@ -1,0 +1,63 @@
+// Package cases is a table of reports from the field: what people met when agents
+// repeat tool calls, each boiled down to an input and the right outcome. Every case
+// runs against a Front, a way to put the compiled filter before a server: hostsim
+// here, a real Envoy in the e2e module. A case belongs here when a proxy must show
+// it; what a package shows alone is tested there.
+package cases
+
+import "testing"
+
+// Setup is what a case wants to stand behind.
+type Setup struct {
+	Config        string // the filter's configuration, JSON
+	Upstream      string // http://host:port of the server
+	Workers       int    // 0 = 2
+	NoHoldHeaders bool   // a host that cannot hold headers while a body is read
+	Retries       int    // the route's own retries on 5xx and resets
+}
+
+// Proxy is a running front.
+type Proxy interface {
+	URL() string
+	// Counter is the sum of a counter's series that have these labels, as operators
+	// would read it.
+	Counter(t testing.TB, name string, labels map[string]string) int64
+	// AccessLog gives the records so far, oldest first, with the keys status, outcome,
+	// key_hash and details; "" or "-" where a field is unset.
+	AccessLog(t testing.TB) []map[string]string
+	Logs() string
+	Close()
+}
+
+// Front starts proxies.
+type Front interface {
+	Name() string
+	// Start serves until the test ends.
+	Start(t testing.TB, s Setup) Proxy
+	// StartError starts what must be refused and gives the host's log.
+	StartError(t testing.TB, s Setup) string
+}
+
+// Case is one report. Number is its place in the list of reports.
+type Case struct {
+	Number int
+	Name   string
+	Envoy  bool // must be shown on a real Envoy too
+	Run    func(t *testing.T, f Front)
+}
+
+// All is every case that a proxy shows.
+var All = append(append(append([]Case{}, duplicates...), layer...), canon...)
+
+// Run runs the cases that want accepts, each as a subtest.
+func Run(t *testing.T, f Front, want func(Case) bool) {
+	for _, c := range All {
+		if want(c) {
+			t.Run(c.label(), func(t *testing.T) { c.Run(t, f) })
+		}
+	}
+}
+
+func (c Case) label() string {
+	return "case-" + string([]byte{byte('0' + c.Number/10), byte('0' + c.Number%10)}) + "-" + c.Name
+}
