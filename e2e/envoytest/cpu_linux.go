@@ -2,6 +2,7 @@ package envoytest
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,4 +20,18 @@ func (e *Envoy) CPU() (time.Duration, error) {
 		return 0, fmt.Errorf("CPU clock of Envoy's process %d: %w", e.PID(), err)
 	}
 	return time.Duration(ts.Nano()), nil
+}
+
+// Resident returns Envoy's resident memory in bytes (VmRSS).
+func (e *Envoy) Resident() (int64, error) {
+	file := fmt.Sprintf("/proc/%d/statm", e.PID())
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	var total, resident int64
+	if _, err := fmt.Sscan(string(text), &total, &resident); err != nil {
+		return 0, fmt.Errorf("%s: want two numbers of pages, got %q: %w", file, text, err)
+	}
+	return resident * int64(os.Getpagesize()), nil
 }

@@ -11,3 +11,8 @@ import (
 func (e *Envoy) CPU() (time.Duration, error) {
 	return 0, errors.New("CPU time of a process: read on Linux only")
 }
+
+// Resident is measured on Linux only.
+func (e *Envoy) Resident() (int64, error) {
+	return 0, errors.New("resident memory of a process: read on Linux only")
+}

@@ -221,3 +221,21 @@ func textual(raw map[string]any) map[string]string {
 	}
 	return record
 }
+
+// Version is the running Envoy's version, "1.40.0" for instance.
+func (e *Envoy) Version() (string, error) {
+	text, err := e.Admin("GET", "/server_info")
+	if err != nil {
+		return "", err
+	}
+	var info struct{ Version string }
+	if err := json.Unmarshal([]byte(text), &info); err != nil {
+		return "", fmt.Errorf("envoy's server_info: %w", err)
+	}
+	// A hash, the version, and how it was built, between slashes.
+	parts := strings.Split(info.Version, "/")
+	if len(parts) < 2 {
+		return "", fmt.Errorf("envoy's server_info: want hash/version/…, got %q", info.Version)
+	}
+	return parts[1], nil
+}
