@@ -18,6 +18,8 @@ type Guard struct {
 	places  map[*policy.Policy][]string // the pointers among a policy's keys
 	waiting map[ledger.Token]*Stream
 	tokens  uint32
+	holding holding
+	probing map[*Stream]struct{} // held headers whose body callback has not come yet
 
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
@@ -33,6 +35,7 @@ func New(config *policy.Config, store ledger.Store, m Metrics, log Log) *Guard {
 		counts:  newCounts(config.Namespace, m),
 		places:  map[*policy.Policy][]string{},
 		waiting: map[ledger.Token]*Stream{},
+		probing: map[*Stream]struct{}{},
 	}
 	for _, p := range config.Policies {
 		g.places[p] = pointers(p)
@@ -88,4 +91,12 @@ func (g *Guard) fault(f any) {
 }
 
 // Tick does what must be done now and then.
-func (g *Guard) Tick(now ledger.Mono) { g.store.Tick(now) }
+func (g *Guard) Tick(now ledger.Mono) {
+	defer func() {
+		if f := recover(); f != nil {
+			g.fault(f)
+		}
+	}()
+	g.Look()
+	g.store.Tick(now)
+}

@@ -31,6 +31,14 @@ type Host interface {
 	Reply(status int, headers [][2]string, body []byte) error
 	// Resume lets a held request go on.
 	Resume() error
+
+	// TotalSize is the bytes of the request that have arrived, headers included.
+	TotalSize() uint64
+	// Enter makes the other methods work outside the stream's callbacks.
+	Enter() error
+	// Wake asks for Guard.Look, soon and outside any callback. It may fail silently: a tick
+	// comes anyway.
+	Wake()
 }
 
 // Counter is a metric that only grows.

@@ -44,6 +44,7 @@ var (
 	decisions      = &metric{"mcp_gateway_idempotency_total", true, "outcome"}
 	settlements    = &metric{"callonce_settled_total", false, "how"}
 	strayKeys      = &metric{"callonce_stray_keys_total", false, ""}
+	headersNotHeld = &metric{"callonce_headers_not_held_total", false, ""}
 	meshRetriesOff = &metric{"callonce_mesh_retries_off_total", false, ""}
 )
 
@@ -87,7 +88,9 @@ func (c *counts) fullName(k countKey) string {
 	if k.metric.namespace {
 		label("namespace", c.namespace)
 	}
-	label("server", k.server)
+	if k.server != "" {
+		label("server", k.server)
+	}
 	if k.metric.label != "" {
 		label(k.metric.label, k.value)
 	}

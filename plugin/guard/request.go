@@ -172,7 +172,7 @@ func (s *Stream) claim(c ledger.Claim) Action {
 
 // answered takes an answer that came later, in a callback that is not the stream's.
 func (s *Stream) answered(a ledger.Answer) {
-	if s.actLate(a) == Continue {
+	if s.host.Enter() == nil && s.actLate(a) == Continue {
 		_ = s.host.Resume()
 	}
 }
@@ -208,7 +208,7 @@ var verdicts = map[ledger.Verdict]*mcp.Refusal{
 // be readable.
 func (s *Stream) forward(h ledger.Hold) Action {
 	s.hold, s.stage = h, forwarded
-	if s.host.SetRequestHeader("x-envoy-max-retries", "0") != nil || s.host.RemoveRequestHeader("accept-encoding") != nil {
+	if !s.ahead && !s.editHeaders() {
 		// Nothing was sent yet: better no call than one that may run twice.
 		s.settle(ledger.Outcome{Event: ledger.Release})
 		return s.refuse(&mcp.Unavailable, "")

@@ -37,6 +37,12 @@ type readAlong struct {
 // body.
 func (s *Stream) ResponseHeaders(end bool) Action {
 	defer s.containLate()
+	if s.stage == reading || s.stage == asking {
+		// Answered before the call was judged, by the proxy or by a server that had only the
+		// headers: the body must not follow.
+		s.leaveLedger()
+		s.stage = replied
+	}
 	if s.stage != forwarded {
 		return Continue
 	}

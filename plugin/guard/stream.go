@@ -28,6 +28,9 @@ type Stream struct {
 	token  ledger.Token
 	hold   ledger.Hold
 	reply  readAlong
+
+	sizeAtHead uint64 // what had arrived when the headers came
+	ahead      bool   // the headers went on before the body was judged
 }
 
 // call is what must be remembered of a call once its body has gone on. Its bytes
@@ -74,7 +77,7 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	if end {
 		return s.judge(nil)
 	}
-	return Pause
+	return s.holdHeaders()
 }
 
 // RequestBody is called as the body arrives, with the size of what is held so far.
@@ -83,6 +86,7 @@ func (s *Stream) RequestBody(size int, end bool) (a Action) {
 	if s.stage != reading {
 		return s.heldElsewhere()
 	}
+	s.bodyCame()
 	if size > s.policy.MaxRequestBytes {
 		return s.oversize(s.policy.MaxRequestBytes)
 	}
@@ -98,6 +102,7 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 	if s.stage != reading {
 		return s.heldElsewhere()
 	}
+	s.bodyCame()
 	return s.read(size)
 }
 
@@ -128,14 +133,22 @@ func (s *Stream) pass() Action {
 // Done is called when the stream has ended, in whatever way.
 func (s *Stream) Done() {
 	defer s.containLate()
+	delete(s.g.probing, s)
 	switch s.stage {
 	case asking:
-		delete(s.g.waiting, s.token)
-		s.g.store.Forget(s.token)
+		s.leaveLedger()
 	case forwarded:
 		s.settleAtEnd()
 	}
 	s.stage = passing
+}
+
+// leaveLedger says that nobody waits for an answer any more.
+func (s *Stream) leaveLedger() {
+	if _, waits := s.g.waiting[s.token]; waits {
+		delete(s.g.waiting, s.token)
+		s.g.store.Forget(s.token)
+	}
 }
 
 // contain keeps a fault of our own, met before the request went on, to the stream

@@ -26,6 +26,7 @@ func (*vm) NewPluginContext(uint32) types.PluginContext { return &plugin{} }
 type plugin struct {
 	types.DefaultPluginContext
 	guard *guard.Guard
+	waker waker
 }
 
 // OnPluginStart reads the configuration and opens the ledger. It refuses to start,
@@ -63,9 +64,15 @@ func (p *plugin) OnTick() {
 	}
 }
 
+// OnQueueReady is the answer to waker.
+func (p *plugin) OnQueueReady(uint32) {
+	p.waker.drain()
+	p.guard.Look()
+}
+
 // NewHttpContext begins a stream.
 func (p *plugin) NewHttpContext(id uint32) types.HttpContext {
-	return &stream{s: p.guard.NewStream(id, host{id})}
+	return &stream{s: p.guard.NewStream(id, host{id, &p.waker})}
 }
 
 func logLine(text string) { proxywasm.LogWarn("callonce: " + text) }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm"
 	"github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm/types"
 
 	"github.com/callonce/callonce/plugin/guard"
@@ -47,42 +46,3 @@ func (c *stream) OnHttpResponseTrailers(int) types.Action {
 }
 
 func (c *stream) OnHttpStreamDone() { c.s.Done() }
-
-// host is the proxy as one stream sees it.
-type host struct{ context uint32 }
-
-func (host) RequestHeaders() ([][2]string, error) { return proxywasm.GetHttpRequestHeaders() }
-
-func (host) RequestBody(size int) ([]byte, error) { return proxywasm.GetHttpRequestBody(0, size) }
-
-func (host) SetRequestHeader(name, value string) error {
-	return proxywasm.ReplaceHttpRequestHeader(name, value)
-}
-
-func (host) RemoveRequestHeader(name string) error { return proxywasm.RemoveHttpRequestHeader(name) }
-
-func (host) ResponseHeaders() ([][2]string, error) { return proxywasm.GetHttpResponseHeaders() }
-
-func (host) ResponseBody(size int) ([]byte, error) { return proxywasm.GetHttpResponseBody(0, size) }
-
-func (host) Property(path []string) ([]byte, bool) {
-	v, err := proxywasm.GetProperty(path)
-	return v, err == nil
-}
-
-func (host) SetState(name, value string) {
-	if err := proxywasm.SetProperty([]string{name}, []byte(value)); err != nil {
-		proxywasm.LogWarn("callonce: the proxy took no filter state: " + err.Error())
-	}
-}
-
-func (host) Reply(status int, headers [][2]string, body []byte) error {
-	return proxywasm.SendHttpResponse(uint32(status), headers, body, -1)
-}
-
-func (h host) Resume() error {
-	if err := proxywasm.SetEffectiveContext(h.context); err != nil {
-		return err
-	}
-	return proxywasm.ResumeHttpRequest()
-}

@@ -1,0 +1,86 @@
+package guard
+
+// holding is what is known of the proxy: whether it can hold a request's headers
+// while the body arrives. Where it cannot (Envoy without
+// allow_on_headers_stop_iteration), pausing in headers stops everything, and the body
+// callback never comes. Nothing tells which it is, so the first request finds out.
+type holding uint8
+
+const (
+	untold holding = iota
+	held
+	notHeld
+)
+
+// holdHeaders holds the request until its body is there, in the way that this proxy
+// can.
+func (s *Stream) holdHeaders() Action {
+	switch s.g.holding {
+	case held:
+		return Pause
+	case notHeld:
+		return s.goAhead()
+	}
+	s.sizeAtHead = s.host.TotalSize()
+	s.g.probing[s] = struct{}{}
+	s.host.Wake()
+	return Pause
+}
+
+// bodyCame notes that a body callback came while the headers were held.
+func (s *Stream) bodyCame() {
+	if _, probing := s.g.probing[s]; probing {
+		delete(s.g.probing, s)
+		s.g.holding = held
+	}
+}
+
+// Look is called outside any stream's callback, soon after Host.Wake and at every
+// tick. A request of which more has arrived than its headers, and whose body callback
+// has not come, is stuck: this proxy cannot hold headers.
+func (g *Guard) Look() {
+	for s := range g.probing {
+		s.look()
+	}
+}
+
+func (s *Stream) look() {
+	if s.host.Enter() != nil {
+		delete(s.g.probing, s)
+		return
+	}
+	if s.lookOnce() == Continue {
+		_ = s.host.Resume()
+	}
+}
+
+func (s *Stream) lookOnce() (a Action) {
+	defer s.contain(&a)
+	if s.g.holding == untold && s.host.TotalSize() > s.sizeAtHead {
+		s.g.holding = notHeld
+		s.g.log("this proxy does not hold headers while a body is read: the server sees them before the call is judged. Set allow_on_headers_stop_iteration: true where the proxy has it")
+	}
+	if s.g.holding != notHeld {
+		return Pause
+	}
+	delete(s.g.probing, s)
+	return s.goAhead()
+}
+
+// goAhead lets the headers go before the body is judged. What a guarded call's headers
+// need is done now, on every request that could turn out to be one: later edits are
+// lost.
+func (s *Stream) goAhead() Action {
+	s.ahead = true
+	s.g.counts.add("", headersNotHeld, "")
+	if !s.editHeaders() {
+		return s.refuseUnread(unreadable)
+	}
+	return Continue
+}
+
+// editHeaders makes sure that the mesh does not repeat the call, and that its reply
+// can be read.
+func (s *Stream) editHeaders() bool {
+	return s.host.SetRequestHeader("x-envoy-max-retries", "0") == nil && s.host.RemoveRequestHeader("accept-encoding") == nil
+}
