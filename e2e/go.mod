@@ -11,6 +11,7 @@ require (
 )
 
 require (
+	github.com/callonce/callonce v0.0.0
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
