@@ -4,11 +4,13 @@ package hostsimcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -39,10 +41,10 @@ type Options struct {
 // Hostsim is a running hostsim.
 type Hostsim struct {
 	*child.Process
-	addr string
+	url string
 }
 
-// Start runs hostsim and returns when it takes connections. ctx bounds the start,
+// Start runs hostsim and returns when it serves. ctx bounds the start,
 // and so do five minutes. An error holds what hostsim printed.
 func Start(ctx context.Context, opts Options) (*Hostsim, error) {
 	if err := opts.fill(); err != nil {
@@ -60,11 +62,25 @@ func Start(ctx context.Context, opts Options) (*Hostsim, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := process.Await(ctx, child.Listening(opts.Listen)); err != nil {
+	h := &Hostsim{Process: process}
+	if err := process.Await(ctx, h.listening); err != nil {
 		process.Stop()
 		return nil, err
 	}
-	return &Hostsim{Process: process, addr: opts.Listen}, nil
+	return h, nil
+}
+
+// listeningLine is what hostsim prints when it serves. That it takes connections says
+// less: it does so while it still compiles.
+var listeningLine = regexp.MustCompile(`(?m)^listening on (http://[^ ,]+),`)
+
+func (h *Hostsim) listening() error {
+	found := listeningLine.FindStringSubmatch(h.Output())
+	if found == nil {
+		return errors.New(`no line "listening on http://…" yet`)
+	}
+	h.url = found[1]
+	return nil
 }
 
 func (o *Options) fill() error {
@@ -89,9 +105,7 @@ func (o *Options) fill() error {
 		}
 	}
 	if o.Listen == "" {
-		if o.Listen, err = child.FreeAddr(); err != nil {
-			return err
-		}
+		o.Listen = "127.0.0.1:0"
 	}
 	if o.Workers == 0 {
 		o.Workers = 2
@@ -100,4 +114,4 @@ func (o *Options) fill() error {
 }
 
 // URL is where clients reach it: "http://host:port" without a slash at its end.
-func (h *Hostsim) URL() string { return "http://" + h.addr }
+func (h *Hostsim) URL() string { return h.url }

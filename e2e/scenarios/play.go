@@ -91,7 +91,7 @@ func (r reply) String() string {
 	case r.err != nil:
 		return fmt.Sprintf("failed: %v", r.err)
 	case r.refusal != "":
-		return fmt.Sprintf("HTTP %d, error %d %s: %s", r.http.Status, r.code, r.refusal, r.message)
+		return fmt.Sprintf("refused with HTTP %d, %d %s:\n      %q", r.http.Status, r.code, r.refusal, r.message)
 	case r.http.Replayed:
 		return fmt.Sprintf("%s, %s: true", r.chargeID, keyed.ReplayedHeader)
 	}
