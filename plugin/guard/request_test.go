@@ -1,0 +1,521 @@
+package guard
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/callonce/callonce/plugin/policy"
+)
+
+// The order of decisions of section 1 of the contract, by a policy that need not
+// guard and by one that must.
+func TestOrderOfDecisions(t *testing.T) {
+	const unsupported = "idempotency_unsupported_request"
+	get := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	call := toolCall("1", `{}`)
+	key := func(h ...string) []string { return append(h, "idempotency-key", "k") }
+	for _, c := range []struct {
+		name       string
+		body       string
+		headers    []string
+		need, must string // "" = passes, "-32020", or a refusal
+	}{
+		{"a call with a key", call, key(), "", ""},
+		{"a call without a key", call, nil, "", "idempotency_key_required"},
+		{"a list", get, nil, "", ""},
+		{"a list with a stray key", get, key(), "", ""},
+		{"GET", "", key(":method", "GET", "content-type", "(none)"), "", ""},
+		{"DELETE", "", []string{":method", "DELETE"}, "", ""},
+		{"text", call, []string{"content-type", "text/plain"}, "", unsupported},
+		{"text with a key", call, key("content-type", "text/plain"), "", unsupported},
+		{"no type", call, key("content-type", "(none)"), "", unsupported},
+		{"two types", call, key("content-type", "application/json", "content-type", "text/plain"), "", unsupported},
+		{"JSON with a charset", call, key("content-type", "Application/JSON; charset=UTF-8"), "", ""},
+		{"encoded", call, []string{"content-encoding", "gzip"}, unsupported, unsupported},
+		{"encoded, no call", call, []string{"content-encoding", "gzip", "mcp-method", "tools/list"}, "", unsupported},
+		{"encoded with a key", call, key("content-encoding", "gzip", "mcp-method", "tools/list"), unsupported, unsupported},
+		{"identity", call, key("content-encoding", "identity"), "", ""},
+		{"empty", "", nil, "", unsupported},
+		{"empty with a key", "", key(), unsupported, unsupported},
+		{"broken", call + "}", nil, "", unsupported},
+		{"broken with a key", call + "}", key(), unsupported, unsupported},
+		{"broken after a key in the body", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"idempotencyKey":"k","name":"charge"},}`, nil, unsupported, unsupported},
+		{"broken before a key in the body", `{"jsonrpc":"2.0","id":1,"id":1,"method":"tools/call","params":{"idempotencyKey":"k","name":"charge"}}`, nil, "", unsupported},
+		{"a byte order mark", "\xef\xbb\xbf" + call, key(), unsupported, unsupported},
+		{"a batch", "[" + call + "," + call + "]", nil, "", unsupported},
+		{"a batch with a key", " \n[" + call + "]", key(), unsupported, unsupported},
+		{"a batch of lists", "[" + get + "]", nil, "", ""},
+		{"no id", strings.Replace(call, `"id":1,`, "", 1), nil, "", unsupported},
+		{"id null", strings.Replace(call, `"id":1`, `"id":null`, 1), key(), unsupported, unsupported},
+		{"id with a fraction", toolCall("1.5", `{}`), key(), unsupported, unsupported},
+		{"name beside Name", strings.Replace(call, `"name"`, `"Name":"get","name"`, 1), nil, "", unsupported},
+		{"Arguments instead", strings.Replace(call, `"arguments"`, `"Arguments"`, 1), key(), unsupported, unsupported},
+		{"METHOD instead", strings.Replace(call, `"method"`, `"METHOD"`, 1), nil, "", unsupported},
+		{"paramſ", strings.Replace(call, `"params"`, `"paramſ"`, 1), key(), unsupported, unsupported},
+		{"arguments a list", toolCall("1", `[]`), key(), unsupported, unsupported},
+		{"arguments null", toolCall("1", `null`), key(), "", ""},
+		{"name a number", strings.Replace(call, `"charge"`, `7`, 1), key(), unsupported, unsupported},
+		{"Mcp-Method agrees", call, key("mcp-method", "tools/call", "mcp-name", "charge"), "", ""},
+		{"Mcp-Method lies", call, key("mcp-method", "tools/list"), "-32020", "-32020"},
+		{"Mcp-Method lies, no key", call, []string{"mcp-method", "tools/list"}, "", "-32020"},
+		{"Mcp-Method twice", call, []string{"mcp-method", "tools/list", "mcp-method", "tools/call"}, "-32020", "-32020"},
+		{"Mcp-Name lies", call, []string{"mcp-method", "tools/call", "mcp-name", "get"}, "-32020", "-32020"},
+		{"Mcp-Name in base64", call, key("mcp-method", "tools/call", "mcp-name", "=?base64?Y2hhcmdl?="), "", ""},
+		{"Mcp-Name in other base64", call, key("mcp-name", "=?base64?Z2V0?="), "-32020", "-32020"},
+		{"a broken key", call, []string{"idempotency-key", "a b"}, "idempotency_key_invalid", "idempotency_key_invalid"},
+		{"two keys", call, []string{"idempotency-key", "a", "idempotency-key", "a"}, "idempotency_key_invalid", "idempotency_key_invalid"},
+	} {
+		for config, want := range map[string]string{plain: c.need, must: c.must} {
+			t.Run(c.name+"/"+map[bool]string{true: "must", false: "need not"}[config == must], func(t *testing.T) {
+				w := newWorld(t)
+				x := w.send(w.worker(config), c.body, c.headers...)
+				switch want {
+				case "":
+					x.wantSent()
+				case "-32020":
+					if x.sent || x.status != 400 || !strings.Contains(x.reply, `"code":-32020`) {
+						t.Fatalf("expected the protocol's header mismatch, found sent %v, %d %s", x.sent, x.status, x.reply)
+					}
+				default:
+					x.wantRefused(400, want)
+				}
+			})
+		}
+	}
+}
+
+// What rule 1 passes is not held: the headers callback itself lets it go.
+func TestNotHeld(t *testing.T) {
+	headerKeys := `{"policies":{"p":{"anonymous":true,"keys":["header:Idempotency-Key"]}},"default":"p"}`
+	for _, c := range []struct {
+		name, config string
+		headers      []string
+		held         bool
+	}{
+		{"header keys only, none sent", headerKeys, nil, false},
+		{"header keys only, one sent", headerKeys, []string{"idempotency-key", "k"}, true},
+		{"keys in the body too", plain, nil, true},
+		{"keys in the body too, another method", plain, []string{"mcp-method", "tools/list"}, false},
+		{"must guard, another method", must, []string{"mcp-method", "tools/list"}, true},
+		{"off", `{}`, []string{"idempotency-key", "k"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			x := w.open(w.worker(c.config), c.headers...)
+			if got := x.stream.RequestHeaders(false) == Pause; got != c.held {
+				t.Errorf("held: expected %v, found %v", c.held, got)
+			}
+			if !c.held && (len(x.header("x-envoy-max-retries")) > 0 || len(x.header("accept-encoding")) == 0 || len(x.state) > 0) {
+				t.Errorf("unguarded traffic was edited: %v %v", x.request, x.state)
+			}
+		})
+	}
+}
+
+func TestSize(t *testing.T) {
+	config := func(more string) string {
+		return `{"policies":{"p":{"server":"s","anonymous":true,"max_request_bytes":1024` + more + `}},"default":"p"}`
+	}
+	long := func(head string) string { return head + strings.Repeat(" ", 2000) }
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{`
+	for _, c := range []struct {
+		name, config, body string
+		headers            []string
+		refused            bool
+	}{
+		{"a call", config(""), long(call), nil, true},
+		{"another method, read", config(""), long(`{"jsonrpc":"2.0","id":1,"method":"resources/write","params":{`), nil, false},
+		{"a response, read", config(""), long(`{"jsonrpc":"2.0","id":1,"result":{`), nil, false},
+		{"its method not read yet", config(""), long(`{"jsonrpc":"2.0","id":1,"params":{`), nil, true},
+		{"a twin of method", config(""), long(`{"METHOD":"tools/call","method":"x","params":{`), nil, true},
+		{"another method, told", config(""), long(call), []string{"mcp-method", "resources/write"}, false},
+		{"another method, with a key", config(""), long(`{"method":"resources/write","params":{`), []string{"idempotency-key", "k"}, true},
+		{"another method, must guard", config(`,"tools":[{"match":"*","guard":"required"}]`), long(`{"method":"x","params":{`), nil, true},
+		{"header keys only", config(`,"keys":["header:x-key"]`), long(call), nil, false},
+		{"told by length", config(""), long(call), []string{"content-length", "5000", "idempotency-key", "k"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			x := w.send(w.worker(c.config), c.body, c.headers...)
+			if c.refused {
+				x.wantRefused(413, "idempotency_unsupported_request")
+			} else {
+				x.wantSent()
+			}
+		})
+	}
+	t.Run("exactly the cap", func(t *testing.T) {
+		w := newWorld(t)
+		g := w.worker(config(""))
+		body := toolCall("1", `{"pad":"`+strings.Repeat("x", 1024-len(toolCall("1", `{"pad":""}`)))+`"}`)
+		w.send(g, body, "idempotency-key", "k").wantSent()
+		w.send(g, body+" ", "idempotency-key", "k2").wantRefused(413, "idempotency_unsupported_request")
+	})
+}
+
+func TestForwarding(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(must)
+	x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k", "x-envoy-max-retries", "5")
+	x.wantSent()
+	if got := x.header("x-envoy-max-retries"); fmt.Sprint(got) != "[0]" {
+		t.Errorf("x-envoy-max-retries: expected [0], found %v", got)
+	}
+	if got := x.header("accept-encoding"); len(got) > 0 {
+		t.Errorf("accept-encoding went on: %v", got)
+	}
+	if x.state["callonce.outcome"] != "first" || len(x.state["callonce.key_hash"]) != 16 {
+		t.Errorf("filter state: %v", x.state)
+	}
+	y := w.send(g, toolCall(`"b"`, `{}`), "idempotency-key", "k")
+	y.wantRefused(409, "idempotency_in_flight")
+	for _, want := range []string{
+		`"id":"b"`, `"code":-31410`, `"operation":"` + x.state["callonce.key_hash"] + `"`,
+		"This call is still running. Do not start it again under another key; call get_charge to see its state. The same request with the same key will return the result once it is there.",
+	} {
+		if !strings.Contains(y.reply, want) {
+			t.Errorf("expected %s in %s", want, y.reply)
+		}
+	}
+	if y.headers["retry-after"] != "1" || y.headers["content-type"] != "application/json" {
+		t.Errorf("headers of a refusal: %v", y.headers)
+	}
+	z := w.send(g, toolCall("3", `{"a":1}`), "idempotency-key", "k")
+	z.wantRefused(409, "idempotency_key_conflict")
+	for _, outcome := range []string{"first", "in_flight", "conflict"} {
+		if n := w.count("mcp_gateway_idempotency_total", "namespace=.=ns;.;", "server=.=srv;.;", "outcome=.="+outcome+";.;"); n != 1 {
+			t.Errorf("counted %d of %s, expected 1: %v", n, outcome, w.counts)
+		}
+	}
+}
+
+// storedID is what the contract says, computed here by other means.
+func TestStoredID(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(`{"policies":{"p":{"principal":["header:x-user"],"scope":["header:x-tenant"],"session":true}},"default":"p"}`)
+	x := w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","requestState":"s\u0031","inputResponses":[]}}`,
+		"idempotency-key", `"k\"1"`, "x-user", "ada", "x-tenant", "t1", "mcp-session-id", "sess")
+	x.wantSent()
+	sum := sha256.Sum256([]byte(`["callonce/key/1","vh/p","/mcp",["header:x-user","ada"],["t1"],"sess","x","","s1","k\"1"]`))
+	if want := hex.EncodeToString(sum[:8]); x.state["callonce.key_hash"] != want {
+		t.Errorf("stored id: expected %s, found %s", want, x.state["callonce.key_hash"])
+	}
+	g = w.worker(`{"policies":{"p":{"server":"s","principal":[["header:a","header:b"],"header:x-user"],"tools":[{"match":"charge","guard":"derived"}]}},"default":"p"}`)
+	x = w.send(g, toolCall("1", `{"n":1.0}`), "a", "1", "b", "2")
+	x.wantSent()
+	fp := sha256.Sum256([]byte(`{"method":"tools/call","params":{"arguments":{"n":1},"name":"charge"}}`))
+	sum = sha256.Sum256([]byte(`["callonce/key/1","s","/mcp",["header:a","1","header:b","2"],[],"","h","charge","","` + hex.EncodeToString(fp[:]) + `"]`))
+	if want := hex.EncodeToString(sum[:8]); x.state["callonce.key_hash"] != want {
+		t.Errorf("derived id: expected %s, found %s", want, x.state["callonce.key_hash"])
+	}
+}
+
+// Every part of the scope separates: a key in one is unrelated to the same key in
+// another.
+func TestScopesAreApart(t *testing.T) {
+	config := `{"policies":{"p":{"principal":["header:x-user"],"scope":["header:x-tenant"],"session":true,"anonymous":true},"q":{"anonymous":true}},"routes":{"other":"q"},"default":"p"}`
+	w := newWorld(t)
+	g := w.worker(config)
+	body := toolCall("1", `{}`)
+	base := []string{"idempotency-key", "k"}
+	variants := map[string][]string{
+		"nobody":              nil,
+		"a user":              {"x-user", "ada"},
+		"another user":        {"x-user", "bob"},
+		"a tenant":            {"x-tenant", "t"},
+		"a session":           {"mcp-session-id", "s"},
+		"another path":        {":path", "/other"},
+		"a token":             {"authorization", "Bearer a"},
+		"another token":       {"authorization", "Bearer b"},
+		"the token, split":    {"authorization", "Bearer", "authorization", " a"},
+		"a cookie":            {"cookie", "Bearer a"},
+		"the user as a token": {"authorization", "ada"},
+	}
+	hashes := map[string]string{}
+	for name, h := range variants {
+		x := w.send(g, body, append(append([]string{}, base...), h...)...)
+		x.wantSent()
+		if other, taken := hashes[x.state["callonce.key_hash"]]; taken {
+			t.Errorf("%s and %s share a key", name, other)
+		}
+		hashes[x.state["callonce.key_hash"]] = name
+	}
+	x := w.open(g, base...)
+	x.properties["xds.route_name"] = "other"
+	x.arrive(body)
+	x.wantSent()
+	w.send(g, body, "idempotency-key", "k", ":path", "/mcp?another=query").wantRefused(409, "idempotency_in_flight")
+}
+
+func TestIdentityRefused(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(`{"policies":{"p":{"server":"s","principal":["header:x-user","header:x-svc"],"scope":["header:x-tenant"]}},"default":"p"}`)
+	for name, h := range map[string][]string{
+		"none":          nil,
+		"sent twice":    {"x-user", "ada", "x-user", "ada"},
+		"empty":         {"x-user", ""},
+		"two lines":     {"x-user", "a\nb"},
+		"not UTF-8":     {"x-user", "\xff"},
+		"broken, next":  {"x-user", "\xff", "x-svc", "ok"},
+		"tenant twice":  {"x-user", "ada", "x-tenant", "a", "x-tenant", "b"},
+		"tenant broken": {"x-user", "ada", "x-tenant", "\x00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := w.send(g, toolCall("1", `{}`), append([]string{"idempotency-key", "k"}, h...)...)
+			x.wantRefused(400, "idempotency_requires_verified_identity")
+		})
+	}
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k", "x-svc", "robot").wantSent()
+	w.send(g, toolCall("1", `{}`)).wantSent() // nothing to guard: no identity needed
+	g = w.worker(`{"policies":{"p":{"anonymous":true}},"default":"p"}`)
+	x := w.open(g, "idempotency-key", "k")
+	delete(x.properties, "xds.virtual_host_name")
+	x.arrive(toolCall("1", `{}`))
+	x.wantRefused(503, "idempotency_unavailable")
+}
+
+func TestMisnamedPolicy(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	for name, c := range map[string]struct {
+		body    string
+		refused bool
+	}{
+		"a call":      {toolCall("1", `{}`), true},
+		"a broken":    {"{", true},
+		"a list":      {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, false},
+		"no key even": {toolCall("1", `{"x":1}`), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := w.open(g)
+			x.properties["xds.route_metadata.filter_metadata.callonce.policy"] = "paymnets"
+			x.arrive(c.body)
+			if c.refused {
+				x.wantRefused(503, "idempotency_unavailable")
+			} else {
+				x.wantSent()
+			}
+		})
+	}
+	x := w.open(g, "idempotency-key", "k")
+	x.properties["xds.route_metadata.filter_metadata.callonce.policy"] = "off"
+	x.arrive(toolCall("1", `{}`))
+	x.wantSent()
+	if len(x.state) > 0 {
+		t.Errorf("a route that is off was looked at: %v", x.state)
+	}
+}
+
+// A key lasts ttl from its settlement; a derived one also its window from the claim.
+func TestTimes(t *testing.T) {
+	config := `{"policies":{"p":{"server":"s","anonymous":true,"ttl":"10s","tools":[{"match":"charge","guard":"derived","window":"60s"}]}},"default":"p"}`
+	for _, c := range []struct {
+		key    string
+		works  time.Duration // between claim and completion
+		lasts  time.Duration // after completion
+		expect string
+	}{
+		{"k", 30 * time.Second, 10*time.Second - 1, "replay"},
+		{"k", 30 * time.Second, 10 * time.Second, "first"},
+		{"", 30 * time.Second, 30*time.Second - 1, "replay"},
+		{"", 30 * time.Second, 30 * time.Second, "first"},
+		{"", 2 * time.Minute, 10*time.Second - 1, "replay"},
+		{"", 2 * time.Minute, 10 * time.Second, "first"},
+	} {
+		w := newWorld(t)
+		g := w.worker(config)
+		var h []string
+		if c.key != "" {
+			h = []string{"idempotency-key", c.key}
+		}
+		x := w.send(g, toolCall("1", `{}`), h...)
+		w.pass(c.works)
+		x.answer(200, "application/json", okResult)
+		w.pass(c.lasts)
+		if y := w.send(g, toolCall("2", `{}`), h...); y.state["callonce.outcome"] != c.expect {
+			t.Errorf("%+v: found %s", c, y.state["callonce.outcome"])
+		}
+	}
+}
+
+func TestBrokenStore(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	w.memory.broken = true
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(503, "idempotency_unavailable")
+	w.send(g, toolCall("1", `{}`)).wantSent()
+	w.memory.broken = false
+	x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+	w.memory.broken = true
+	x.answer(200, "application/json", okResult)
+	w.memory.broken = false
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_in_flight")
+	g.Tick(w.now)
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_response_not_replayable")
+}
+
+// A fault of our own stays with the call that hit it.
+func TestFaults(t *testing.T) {
+	for _, method := range []string{"RequestHeaders", "RequestBody", "SetState", "SetRequestHeader"} {
+		t.Run(method, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.worker(plain)
+			x := w.open(g, "idempotency-key", "k")
+			x.panicsIn = method
+			x.arrive(toolCall("1", `{}`))
+			if method == "RequestHeaders" {
+				x.wantSent() // nothing known of it yet, and the policy need not guard
+				return
+			}
+			x.wantRefused(503, "idempotency_unavailable")
+			y := w.send(g, toolCall("2", `{}`), "idempotency-key", "k")
+			if method == "SetRequestHeader" {
+				y.wantRefused(409, "idempotency_outcome_unknown") // it had been claimed
+			} else {
+				y.wantSent()
+			}
+		})
+	}
+	t.Run("unread under a policy that must guard", func(t *testing.T) {
+		w := newWorld(t)
+		x := w.open(w.worker(must))
+		x.panicsIn = "RequestHeaders"
+		x.arrive(toolCall("1", `{}`))
+		x.wantRefused(503, "idempotency_unavailable")
+	})
+	for _, method := range []string{"ResponseHeaders", "ResponseBody"} {
+		t.Run(method, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.worker(plain)
+			x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+			x.panicsIn = method
+			x.answer(200, "application/json", okResult)
+			w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
+			if len(w.logs) != 1 || !strings.Contains(w.logs[0], "index out of range") {
+				t.Errorf("the log: %q", w.logs)
+			}
+		})
+	}
+}
+
+// A proxy that cannot hold headers is found out by the first request, and served.
+func TestHeadersNotHeld(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	stuck := w.open(g, "idempotency-key", "k")
+	stuck.body = []byte(toolCall("1", `{}`))
+	stuck.size = 200
+	if stuck.stream.RequestHeaders(false) != Pause || stuck.woken != 1 {
+		t.Fatal("the first request is not held, or nobody looks after it")
+	}
+	g.Look()
+	if stuck.resumed {
+		t.Fatal("resumed before anything had arrived")
+	}
+	stuck.size = 300
+	g.Tick(w.now)
+	if !stuck.resumed || len(w.logs) != 1 || !strings.Contains(w.logs[0], "allow_on_headers_stop_iteration") {
+		t.Fatalf("still stuck, or silent: resumed %v, %q", stuck.resumed, w.logs)
+	}
+	if fmt.Sprint(stuck.header("x-envoy-max-retries")) != "[0]" || len(stuck.header("accept-encoding")) > 0 {
+		t.Fatalf("the edits were not made while they could be: %v", stuck.request)
+	}
+	stuck.sent = stuck.stream.RequestBody(len(stuck.body), true) == Continue
+	stuck.wantSent()
+	next := w.open(g, "idempotency-key", "k")
+	next.body = stuck.body
+	if next.stream.RequestHeaders(false) != Continue || next.woken != 0 {
+		t.Fatal("what was learned is forgotten")
+	}
+	next.sent = next.stream.RequestBody(len(next.body), true) == Continue
+	next.wantRefused(409, "idempotency_in_flight")
+	if n := w.count("callonce_headers_not_held_total"); n != 2 {
+		t.Errorf("counted %d requests whose headers were not held, expected 2", n)
+	}
+	stuck.answer(200, "application/json", okResult)
+	early := w.open(g, "idempotency-key", "k2")
+	early.body = stuck.body
+	early.stream.RequestHeaders(false)
+	early.begin(400, "text/plain") // a server that answers on the headers alone
+	if early.stream.RequestBody(len(early.body), true) == Continue {
+		t.Error("the body of a call that nobody judged went on")
+	}
+}
+
+func TestHeadersHeld(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
+	x := w.open(g, "idempotency-key", "k")
+	if x.stream.RequestHeaders(false) != Pause || x.woken != 0 || len(g.probing) != 0 {
+		t.Error("what was learned is forgotten")
+	}
+	x.size = 1000
+	g.Look()
+	if x.resumed {
+		t.Error("a held request was let go before its body came")
+	}
+}
+
+// A body that trailers end is judged there.
+func TestTrailers(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	for _, want := range []bool{true, false} {
+		x := w.open(g, "idempotency-key", "k")
+		x.body = []byte(toolCall("1", `{}`))
+		x.stream.RequestHeaders(false)
+		x.stream.RequestBody(len(x.body), false)
+		if got := x.stream.RequestTrailers(len(x.body)) == Continue; got != want {
+			t.Errorf("sent: expected %v, found %v: %s", want, got, x.reply)
+		}
+	}
+}
+
+// No byte of a key, an argument or an identity reaches a log, a counter, the filter
+// state, an error or the store.
+func TestNothingLeaks(t *testing.T) {
+	const key, arg, user, token = "SECRETKEY", "SECRETARG", "SECRETUSER", "SECRETTOKEN"
+	w := newWorld(t)
+	g := w.worker(`{"namespace":"n","policies":{"p":{"server":"s","principal":["header:x-user"],"anonymous":true}},"default":"p"}`)
+	var all []*exchange
+	send := func(body string, h ...string) *exchange {
+		x := w.send(g, body, append(h, "authorization", token)...)
+		all = append(all, x)
+		return x
+	}
+	send(toolCall("1", `{"a":"`+arg+`"}`), "idempotency-key", key, "x-user", user).answer(200, "application/json", okResult)
+	send(toolCall("2", `{"a":"`+arg+`"}`), "idempotency-key", key, "x-user", user)
+	send(toolCall("3", `{"b":"`+arg+`"}`), "idempotency-key", key, "x-user", user)
+	send(toolCall("3", `{"b":"`+arg+`"}`), "idempotency-key", key+" "+key, "x-user", user)
+	send(toolCall("3", `{"b":"`+arg+`","b":1}`), "idempotency-key", key)
+	send(toolCall("3", `{"b":"`+arg+`"}`), "idempotency-key", key)
+	x := w.open(g, "idempotency-key", key)
+	x.panicsIn = "RequestBody"
+	x.arrive(toolCall("4", `{"a":"`+arg+`"}`))
+	text := strings.Join(w.logs, "\n")
+	for name := range w.counts {
+		text += name
+	}
+	for k, c := range w.memory.values {
+		text += k + string(c.value)
+	}
+	for _, x := range append(all, x) {
+		text += x.reply + fmt.Sprint(x.state, x.headers)
+	}
+	for _, secret := range []string{key, arg, user, token} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s leaked", secret)
+		}
+	}
+}
+
+func TestMisnamedMustGuard(t *testing.T) {
+	if !misnamed.MustGuard || misnamed.MaxRequestBytes == 0 || misnamed.Tool("x").Guard != policy.GuardOff {
+		t.Error("a route with a misnamed policy must read every body")
+	}
+}
