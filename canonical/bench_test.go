@@ -3,6 +3,7 @@ package canonical_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -52,8 +53,8 @@ func escapeHeavy() []byte {
 
 func wide() []byte {
 	var b bytes.Buffer
-	for i := range 1000 {
-		fmt.Fprintf(&b, `,"member_%d":%d`, i*7919%1000, i)
+	for i, k := range rand.New(rand.NewPCG(1, 2)).Perm(1000) {
+		fmt.Fprintf(&b, `,"member_%d":%d`, k, i)
 	}
 	return append(append([]byte{'{'}, b.Bytes()[1:]...), '}')
 }

@@ -30,8 +30,9 @@
 // Reading, looking up and writing are iterative, so no input can exhaust the
 // stack. A [Doc] that has grown to the size of its texts allocates nothing. Work is
 // O(n) in the length of the text, and O(n log n) for the members of objects that
-// are not sorted yet. The tape takes at most 12 bytes for each byte of text
-// (measured worst case: an array of one-digit numbers); [Doc.Shrink] gives it back.
+// are not sorted yet. A Doc takes less than 20 bytes of memory for each byte of the
+// largest text it has read (measured: an array of one-digit numbers 12, an object of
+// many short names 17, a tool call of 400 bytes 8); [Doc.Shrink] gives it back.
 //
 // # What it must not know
 //

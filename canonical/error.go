@@ -123,6 +123,8 @@ func (e *Error) appendFound(buf []byte) []byte {
 	case e.Reason == DuplicateName:
 		buf = append(buf, "the name at byte "...)
 		return append(strconv.AppendInt(buf, int64(e.First), 10), " again"...)
+	case e.Reason == LoneSurrogate:
+		return append(buf, "one half alone"...)
 	case e.Found < 0:
 		return append(buf, "the end of the text"...)
 	case e.Found > ' ' && e.Found < 0x7f:

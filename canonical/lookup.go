@@ -1,5 +1,7 @@
 package canonical
 
+import "slices"
+
 // Root is the value of the text; NoNode if none begins in it.
 func (d *Doc) Root() Node {
 	if len(d.tape) == 0 {
@@ -47,7 +49,7 @@ func (d *Doc) Text(n Node) []byte {
 	if d.Kind(n) != String {
 		return nil
 	}
-	return d.decoded(n)
+	return slices.Clip(d.decoded(n))
 }
 
 // nameOf is the entry of the name of n; NoNode if n is not a member of an object.
@@ -65,7 +67,7 @@ func (d *Doc) Name(n Node) []byte {
 	if name == NoNode {
 		return nil
 	}
-	return d.decoded(name)
+	return slices.Clip(d.decoded(name))
 }
 
 // MemberSpan is where the member whose value is n stands in the text, from the

@@ -120,7 +120,9 @@ func (d *Doc) open(c byte, i int, parent Node) Node {
 	if c == '{' {
 		kind = Object
 	}
-	return d.push(entry{kind: kind, flags: unclosed, start: int32(i), parent: parent, aux: -1})
+	e, n := d.push()
+	e.set(kind, unclosed, i, i, parent)
+	return n
 }
 
 // close ends container n before end. It reports whether the names in it are all

@@ -97,6 +97,29 @@ type entry struct {
 	aux int32
 }
 
+// set fills an entry that push made. It sets the fields one by one, since that is
+// quicker than copying an entry built elsewhere.
+func (e *entry) set(kind Kind, f flags, start, end int, parent Node) {
+	e.kind = kind
+	e.flags = f
+	e.start = int32(start)
+	e.end = int32(end)
+	e.parent = parent
+	e.aux = none
+}
+
+// setText is set for a string or name whose decoded text is text, or if from is
+// none, the bytes between its quotes.
+func (d *Doc) setText(e *entry, kind Kind, start, end, from int, parent Node) {
+	e.set(kind, verbatim, start, end, parent)
+	if from != none {
+		e.flags, e.aux, e.tail = escaped, int32(from), int32(len(d.text))
+	}
+}
+
+// none is an offset that is not there.
+const none = -1
+
 // Doc is one JSON text, read into a flat tape. Its zero value is ready for use.
 // Reusing a Doc reuses its memory: once it has grown to the size of the texts that
 // it is given, it allocates nothing. Not safe for concurrent use, not even for
@@ -109,8 +132,8 @@ type Doc struct {
 	text []byte
 	// order holds, for each listed object, its members' nodes in canonical order.
 	order []Node
-	// names is scratch for sorting.
-	names []sortable
+	// names and merged are scratch for sorting.
+	names, merged []sortable
 	// replacements, ascending by node.
 	replacements []replacement
 	// defect is the offset of the earliest defect, or noDefect.
@@ -141,7 +164,7 @@ func (d *Doc) Shrink(limit int) {
 // held is the scratch memory in bytes.
 func (d *Doc) held() int {
 	return cap(d.tape)*entrySize + cap(d.text) + cap(d.order)*4 +
-		cap(d.names)*sortableSize + cap(d.replacements)*replacementSize
+		(cap(d.names)+cap(d.merged))*sortableSize + cap(d.replacements)*replacementSize
 }
 
 const (
@@ -149,15 +172,17 @@ const (
 	noDefect  = int(^uint(0) >> 1)
 )
 
-// push appends an entry. The tape never grows beyond one entry for every two bytes
-// of text (the tightest text is [0,0,…]) and the root.
-func (d *Doc) push(e entry) Node {
+// push makes room for one more entry, with whatever an earlier text left in it, and
+// returns it with its place. The tape never grows beyond what a text of this length
+// can need: an entry for every two bytes (the tightest text is [0,0,…]), the root,
+// and containers that are opened and never closed.
+func (d *Doc) push() (*entry, Node) {
 	n := len(d.tape)
 	if n == cap(d.tape) {
-		grown := make([]entry, n, min(2*n+32, len(d.src)/2+2))
+		grown := make([]entry, n, min(2*n+32, len(d.src)/2+MaxDepth+2))
 		copy(grown, d.tape)
 		d.tape = grown
 	}
-	d.tape = append(d.tape, e)
-	return Node(n)
+	d.tape = d.tape[:n+1]
+	return &d.tape[n], Node(n)
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // readQuoted reads the string whose opening quote is at i. If it has escapes, text
-// is where its decoded text begins in d.text, which then ends with it; else -1.
+// is where its decoded text begins in d.text, which then ends with it; else it is none.
 func (d *Doc) readQuoted(i int) (end, text int, reason Reason) {
 	end = skipPlain(d.src, i+1)
 	if end < len(d.src) && d.src[end] == '"' {
-		return end + 1, -1, NoReason
+		return end + 1, none, NoReason
 	}
 	return d.readQuotedFrom(i+1, end)
 }
@@ -18,16 +18,16 @@ func (d *Doc) readQuoted(i int) (end, text int, reason Reason) {
 // readQuotedFrom goes on at the first byte that is not plain.
 func (d *Doc) readQuotedFrom(start, i int) (end, text int, reason Reason) {
 	src := d.src
-	text = -1
+	text = none
 	for i < len(src) {
 		switch c := src[i]; {
 		case c == '"':
-			if text >= 0 {
+			if text != none {
 				d.text = append(d.text, src[start:i]...)
 			}
 			return i + 1, text, NoReason
 		case c == '\\':
-			if text < 0 {
+			if text == none {
 				text = len(d.text)
 			}
 			d.text = append(d.text, src[start:i]...)

@@ -17,7 +17,8 @@ func (d *Doc) readLiteral(i int, parent Node) (int, Reason) {
 		}
 	}
 	end := i + len(word)
-	d.push(entry{kind: kind, flags: verbatim, start: int32(i), end: int32(end), parent: parent})
+	e, _ := d.push()
+	e.set(kind, verbatim, i, end, parent)
 	return end, NoReason
 }
 
@@ -26,11 +27,11 @@ func (d *Doc) readNumber(i int, parent Node) (int, Reason) {
 	if reason != NoReason {
 		return end, reason
 	}
-	e := entry{kind: Number, start: int32(i), end: int32(end), parent: parent}
+	e, _ := d.push()
+	e.set(Number, 0, i, end, parent)
 	if plain {
 		e.flags = verbatim
 	}
-	d.push(e)
 	return end, NoReason
 }
 
@@ -97,11 +98,8 @@ func (d *Doc) readString(i int, parent Node) (int, Reason) {
 	if reason != NoReason {
 		return end, reason
 	}
-	e := entry{kind: String, flags: verbatim, start: int32(i), end: int32(end), parent: parent}
-	if text >= 0 {
-		e.flags, e.aux, e.tail = escaped, int32(text), int32(len(d.text))
-	}
-	d.push(e)
+	e, _ := d.push()
+	d.setText(e, String, i, end, text, parent)
 	return end, NoReason
 }
 
@@ -115,13 +113,10 @@ func (d *Doc) readName(i int, object Node, want Reason) (int, Reason) {
 	if reason != NoReason {
 		return end, reason
 	}
-	e := entry{kind: memberName, flags: verbatim, start: int32(i), end: int32(end), parent: object}
-	if text >= 0 {
-		e.flags, e.aux, e.tail = escaped, int32(text), int32(len(d.text))
-	}
-	n := d.push(e)
+	e, n := d.push()
+	d.setText(e, memberName, i, end, text, object)
 	o := &d.tape[object]
-	if o.aux >= 0 && CompareNames(d.decoded(Node(o.aux)), d.decoded(n)) >= 0 {
+	if o.aux != none && CompareNames(d.decoded(Node(o.aux)), d.decoded(n)) >= 0 {
 		o.flags |= unsorted
 	}
 	o.aux = int32(n)
@@ -133,11 +128,12 @@ func (d *Doc) readName(i int, object Node, want Reason) (int, Reason) {
 	return skipSpace(d.src, i+1), NoReason
 }
 
-// decoded is the text of the string or name in entry n.
+// decoded is the text of the string or name in entry n. What lies behind it, up to
+// its capacity, is not part of it.
 func (d *Doc) decoded(n Node) []byte {
 	e := &d.tape[n]
 	if e.flags&escaped != 0 {
-		return d.text[e.aux:e.tail:e.tail]
+		return d.text[e.aux:e.tail]
 	}
-	return d.src[e.start+1 : e.end-1 : e.end-1]
+	return d.src[e.start+1 : e.end-1]
 }

@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 )
 
 // Python returns a Python interpreter that has the official MCP client, at the
 // versions of tools/requirements.txt; it is installed when it is not there yet.
-func Python() (string, error) {
+func Python() (string, error) { return python() }
+
+var python = sync.OnceValues(func() (string, error) {
 	file, err := path("tools", "requirements.txt")
 	if err != nil {
 		return "", err
@@ -26,7 +29,7 @@ func Python() (string, error) {
 		return "", err
 	}
 	return filepath.Join(dir, "bin", "python"), nil
-}
+})
 
 // Node is a Node.js of version 22 and the folder of the packages in
 // tools/package-lock.json.
@@ -38,7 +41,9 @@ type Node struct {
 }
 
 // NodeTools returns them; they are installed when they are not there yet.
-func NodeTools() (Node, error) {
+func NodeTools() (Node, error) { return nodeTools() }
+
+var nodeTools = sync.OnceValues(func() (Node, error) {
 	var pins []byte
 	for _, name := range []string{"package.json", "package-lock.json"} {
 		file, err := path("tools", name)
@@ -66,7 +71,7 @@ func NodeTools() (Node, error) {
 		return Node{}, fmt.Errorf("tools/package.json: want a Node for this machine (the package %s), found none in %s", platform, node.Modules)
 	}
 	return node, nil
-}
+})
 
 // npm installs what the lock file names. No package's own scripts run.
 func npm(ctx context.Context, dir string) error {

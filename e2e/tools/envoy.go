@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // Envoy returns the path of an Envoy: the one that the environment variable ENVOY
@@ -26,7 +27,11 @@ func Envoy() (string, error) {
 	return installedEnvoy()
 }
 
-func installedEnvoy() (string, error) {
+// installedEnvoy is asked by every test that starts an Envoy; where nothing can be
+// installed it must not try again for each of them.
+var installedEnvoy = sync.OnceValues(installEnvoy)
+
+func installEnvoy() (string, error) {
 	file, err := path("envoy.version")
 	if err != nil {
 		return "", err

@@ -87,7 +87,7 @@ func installed(tool string, pins []byte, fill func(ctx context.Context, dir stri
 	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
 	defer cancel()
 	if err := fill(ctx, dir); err != nil {
-		return "", fmt.Errorf("install %s: %w", tool, err)
+		return "", fmt.Errorf("install %s (needs a package index within reach, once): %w", tool, err)
 	}
 	return dir, os.WriteFile(stamp, nil, 0o644)
 }

@@ -53,7 +53,7 @@ func TestInstalledTriesAgainAfterAFailure(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "half"), nil, 0o644)
 		return errors.New("no network")
 	})
-	if err == nil || !strings.Contains(err.Error(), "install thing: no network") {
+	if err == nil || !strings.Contains(err.Error(), "install thing (") || !strings.Contains(err.Error(), ": no network") {
 		t.Fatalf("want an error that names the tool and the cause, got %v", err)
 	}
 	dir, err := installed("thing", []byte("1"), func(context.Context, string) error { return nil })

@@ -1,0 +1,182 @@
+package hostsim
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// HTTP callouts, and the gRPC ones, which link and say that they are not there.
+var calloutFuncs = []hostFunc{
+	{name: "proxy_http_call", words: 10, run: httpCall},
+	{name: "proxy_grpc_call", words: 12, run: unimplemented},
+	{name: "proxy_grpc_stream", words: 9, run: unimplemented},
+	{name: "proxy_grpc_cancel", words: 1, run: unimplemented},
+	{name: "proxy_grpc_close", words: 1, run: unimplemented},
+	{name: "proxy_grpc_send", words: 4, run: unimplemented},
+}
+
+func unimplemented(*vm, []uint64, *Call) Status { return StatusUnimplemented }
+
+// callout is one proxy_http_call under way. Its answer goes to the plugin context, whether or not the stream that asked still exists;
+// it is the SDK that keeps it from a stream that has gone.
+type callout struct {
+	vm      *vm
+	root    *guestContext
+	token   uint32
+	x       *exchange
+	stop    func()
+	answer  calloutAnswer
+	started bool
+	over    bool
+}
+
+type calloutAnswer struct {
+	headers, trailers *headerMap
+	body              []byte
+	reset             bool
+}
+
+const calloutIDStep = 4
+
+// maxCalloutBody bounds what one answer may occupy.
+const maxCalloutBody = 32 << 20
+
+func (h *Host) openClusters() error {
+	for name, raw := range h.config.Clusters {
+		u, err := url.Parse(raw)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("cluster %q: want http://HOST:PORT or https://HOST:PORT, found %q", name, raw)
+		}
+		h.clusters[name] = newUpstreamPool(u, calloutDialTimeout, maxCalloutBody)
+	}
+	return nil
+}
+
+const calloutDialTimeout = 5 * time.Second
+
+func httpCall(v *vm, s []uint64, _ *Call) Status {
+	cluster, ok1 := v.bytesArg(s, 0)
+	pairs, ok2 := v.bytesArg(s, 2)
+	body, ok3 := v.bytesArg(s, 4)
+	trailerPairs, ok4 := v.bytesArg(s, 6)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !v.mem.WriteUint32Le(word(s, 9), 0) {
+		return StatusInvalidMemory
+	}
+	if int32(word(s, 8)) < 0 {
+		return StatusBadArgument
+	}
+	pool := v.host.clusters[string(cluster)]
+	if pool == nil {
+		return StatusBadArgument
+	}
+	h := &headerMap{}
+	for _, l := range parsePairs(pairs) {
+		if l.Name == "host" {
+			l.Name = ":authority"
+		}
+		h.add(l.Name, l.Value)
+	}
+	if !h.has(":path") || !h.has(":method") || !h.has(":authority") {
+		return StatusBadArgument
+	}
+	if len(body) > 0 {
+		h.set("content-length", strconv.Itoa(len(body)))
+	}
+	v.nextCall += calloutIDStep
+	c := &callout{vm: v, root: v.acting().root, token: v.nextCall}
+	v.callouts[c.token] = c
+	c.begin(pool, h, body, parsePairs(trailerPairs), time.Duration(word(s, 8))*time.Millisecond)
+	v.mem.WriteUint32Le(word(s, 9), c.token)
+	return StatusOK
+}
+
+func (c *callout) begin(pool *upstreamPool, h *headerMap, body []byte, trailers []Header, timeout time.Duration) {
+	post := func(f func()) {
+		c.vm.loop.post("callout", func() {
+			if !c.over {
+				f()
+			}
+		})
+	}
+	end := len(body) == 0 && len(trailers) == 0
+	c.x = pool.open(h, end, exchangeEvents{
+		headers: func(h *headerMap, end bool) {
+			post(func() {
+				c.answer.headers, c.started = h, true
+				if end {
+					c.deliver()
+				}
+			})
+		},
+		data: func(b []byte, end bool) {
+			post(func() {
+				c.x.window.give(len(b))
+				if c.answer.body = append(c.answer.body, b...); len(c.answer.body) > maxCalloutBody {
+					c.answer = calloutAnswer{reset: true}
+					end = true
+				}
+				if end {
+					c.deliver()
+				}
+			})
+		},
+		trailers: func(t *headerMap) { post(func() { c.answer.trailers = t; c.deliver() }) },
+		reset:    func(r resetReason) { post(func() { c.failed(r) }) },
+	})
+	if !end {
+		c.x.send(slices.Clone(body), len(trailers) == 0, func() {})
+	}
+	if len(trailers) > 0 {
+		c.x.sendTrailers(&headerMap{lines: trailers})
+	}
+	if timeout > 0 {
+		c.stop = c.vm.host.clock.AfterFunc(timeout, func() {
+			post(func() { c.local(504, "upstream request timeout") })
+		})
+	}
+}
+
+// failed makes the answer that Envoy's own client makes: a 503 as long as nothing has come, nothing at all afterwards.
+func (c *callout) failed(r resetReason) {
+	if c.started {
+		c.answer = calloutAnswer{reset: true}
+		c.deliver()
+		return
+	}
+	c.local(r.status, r.text())
+}
+
+func (c *callout) local(status int, body string) {
+	c.x.cancel()
+	c.answer = calloutAnswer{
+		headers: &headerMap{lines: []Header{{":status", strconv.Itoa(status)}, {"content-length", strconv.Itoa(len(body))}, {"content-type", "text/plain"}}},
+		body:    []byte(body),
+	}
+	c.deliver()
+}
+
+func (c *callout) deliver() {
+	v := c.vm
+	c.cancel()
+	delete(v.callouts, c.token)
+	if v.failed != nil || v.contexts[c.root.id] != c.root {
+		return
+	}
+	c.root.answer = &c.answer
+	v.call(c.root, "proxy_on_http_call_response", v.calls.httpCallResponse, uint64(c.root.id), uint64(c.token),
+		uint64(headerCount(c.answer.headers)), uint64(len(c.answer.body)), uint64(headerCount(c.answer.trailers)))
+	c.root.answer = nil
+	v.runDeferred()
+}
+
+// cancel keeps the answer from coming.
+func (c *callout) cancel() {
+	c.over = true
+	if c.stop != nil {
+		c.stop()
+	}
+	c.x.cancel()
+}

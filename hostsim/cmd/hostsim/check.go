@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/callonce/callonce/hostsim"
+)
+
+// checkConfig, when set, judges a configuration without running the filter. An error is printed as it is.
+var checkConfig func(config []byte) error
+
+// check says whether a configuration is good. With --plugin the filter itself is asked, which is what Envoy would do.
+func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlagSet("hostsim check", "hostsim check --config FILE [--plugin FILE.wasm]", stderr)
+	plugin := fs.String("plugin", "", "`FILE` of the compiled filter, to ask it rather than the built-in reader")
+	config := fs.String("config", "", "`FILE` to check")
+	cache := fs.String("cache", defaultCache(), "`DIR` that keeps compiled code for the next start; \"\" = none")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	if *config == "" {
+		return fmt.Errorf("%w: check needs --config", errUsage)
+	}
+	b, err := os.ReadFile(*config)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	switch {
+	case *plugin != "":
+		err = checkWithPlugin(ctx, b, *plugin, *config, *cache, stderr)
+	case checkConfig != nil:
+		err = checkConfig(b)
+	default:
+		return fmt.Errorf("%w: check needs --plugin: this build has no reader of configurations of its own", errUsage)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", *config, err)
+	}
+	fmt.Fprintf(stdout, "%s: ok\n", *config)
+	return nil
+}
+
+func checkWithPlugin(ctx context.Context, b []byte, plugin, config, cache string, stderr io.Writer) error {
+	f := &serveFlags{plugin: plugin, config: config, cache: cache, workers: 1}
+	c, err := f.hostConfig(stderr)
+	if err != nil {
+		return err
+	}
+	c.PluginConfig, c.Log = b, nil
+	h, err := start(ctx, c, plugin, io.Discard)
+	if err != nil {
+		var refused *hostsim.StartError
+		if errors.As(err, &refused) {
+			return refused
+		}
+		return err
+	}
+	return h.Close()
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/callonce/callonce/hostsim"
+)
+
+// drainPatience is how long a stop waits for streams that are still open.
+const drainPatience = 5 * time.Second
+
+type serveFlags struct {
+	plugin, config, listen, upstream, cache string
+	route, vmID, name                       string
+	workers                                 int
+	noHold, quiet                           bool
+	idle, timeout                           time.Duration
+	metadata, properties, clusters          pairs
+}
+
+// pairs collects a repeatable flag of the form KEY=VALUE.
+type pairs [][2]string
+
+func (p *pairs) String() string { return "" }
+
+func (p *pairs) Set(s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k == "" {
+		return fmt.Errorf("want KEY=VALUE, found %q", s)
+	}
+	*p = append(*p, [2]string{k, v})
+	return nil
+}
+
+func newFlagSet(name, synopsis string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(fs.Output(), "%s\n\nFlags:\n", synopsis)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+func parse(fs *flag.FlagSet, args []string) error {
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return fmt.Errorf("%w: %v", errUsage, err)
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("%w: unexpected argument %q", errUsage, fs.Arg(0))
+	}
+	return nil
+}
+
+func parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) {
+	f := &serveFlags{}
+	fs := newFlagSet("hostsim serve", "hostsim serve --plugin FILE.wasm --config FILE --listen HOST:PORT --upstream URL [more]", stderr)
+	fs.StringVar(&f.plugin, "plugin", "", "`FILE` of the compiled filter")
+	fs.StringVar(&f.config, "config", "", "`FILE` handed to the filter as its configuration; none = an empty one")
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:0", "`HOST:PORT` to listen on; port 0 = any free one, which is printed")
+	fs.StringVar(&f.upstream, "upstream", "", "`URL` of the server behind: http://HOST:PORT or https://HOST")
+	fs.IntVar(&f.workers, "workers", 2, "`N` worker threads, each with a VM of its own")
+	fs.StringVar(&f.route, "route", "", "`NAME` of the route, as the property xds.route_name")
+	fs.StringVar(&f.vmID, "vm-id", "", "`ID` of the table of shared data")
+	fs.StringVar(&f.name, "name", "", "`NAME` of the plugin, as the property plugin_name")
+	fs.Var(&f.metadata, "metadata", "`KEY=VALUE` of the route's metadata, KEY being FILTER.NAME (repeatable)")
+	fs.Var(&f.properties, "property", "`PATH=VALUE` of any property, its path joined with dots (repeatable)")
+	fs.Var(&f.clusters, "cluster", "`NAME=URL` for the filter's own HTTP calls (repeatable)")
+	fs.StringVar(&f.cache, "cache", defaultCache(), "`DIR` that keeps compiled code for the next start; \"\" = none")
+	fs.BoolVar(&f.noHold, "no-hold-headers", false, "behave as a mesh where a filter cannot hold the headers while it reads the body")
+	fs.BoolVar(&f.quiet, "quiet", false, "no access log")
+	fs.DurationVar(&f.idle, "idle-timeout", 5*time.Minute, "end a stream on which nothing has moved for so long; 0 = never")
+	fs.DurationVar(&f.timeout, "timeout", 0, "answer 504 when a response has not ended so long after its request; 0 = never")
+	if err := parse(fs, args); err != nil {
+		return nil, nil, err
+	}
+	if f.plugin == "" || f.upstream == "" {
+		return nil, nil, fmt.Errorf("%w: serve needs --plugin and --upstream", errUsage)
+	}
+	if f.workers < 1 {
+		return nil, nil, fmt.Errorf("%w: --workers: want 1 or more, found %d", errUsage, f.workers)
+	}
+	u, err := url.Parse(f.upstream)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, nil, fmt.Errorf("%w: --upstream: want http://HOST:PORT or https://HOST, found %q", errUsage, f.upstream)
+	}
+	if u.Path != "" && u.Path != "/" {
+		return nil, nil, fmt.Errorf("%w: --upstream: a path (%q) has no effect, paths are passed on as they come", errUsage, u.Path)
+	}
+	return f, u, nil
+}
+
+// defaultCache is "" where the user has no cache folder: then nothing is kept.
+func defaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "hostsim")
+}
+
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f, upstream, err := parseServe(args, stderr)
+	if err != nil {
+		return err
+	}
+	c, err := f.hostConfig(stderr)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer l.Close()
+	h, err := start(ctx, c, f.plugin, stderr)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	o := hostsim.ProxyOptions{IdleTimeout: f.idle, ResponseTimeout: f.timeout}
+	if !f.quiet {
+		o.AccessLog = accessLog(stdout)
+	}
+	p := hostsim.NewProxy(h, upstream, o)
+	fmt.Fprintf(stderr, "listening on http://%s, upstream %s, %d workers\n", l.Addr(), f.upstream, f.workers)
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(l) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	fmt.Fprintln(stderr, "stopping: waiting for open streams")
+	drain, cancel := context.WithTimeout(context.Background(), drainPatience)
+	defer cancel()
+	if err := p.Shutdown(drain); errors.Is(err, context.DeadlineExceeded) {
+		fmt.Fprintln(stderr, "streams still open were cut")
+	}
+	return nil
+}
+
+// hostConfig reads the files that the flags name.
+func (f *serveFlags) hostConfig(stderr io.Writer) (hostsim.Config, error) {
+	c := hostsim.Config{
+		Workers: f.workers, HoldHeaders: !f.noHold, VMID: f.vmID, PluginName: f.name, FailReload: true,
+		Properties: map[string][]byte{}, Clusters: map[string]string{}, Log: pluginLog(stderr),
+	}
+	var err error
+	if c.Wasm, err = os.ReadFile(f.plugin); err != nil {
+		return c, fmt.Errorf("--plugin: %w", err)
+	}
+	if f.config != "" {
+		if c.PluginConfig, err = os.ReadFile(f.config); err != nil {
+			return c, fmt.Errorf("--config: %w", err)
+		}
+	}
+	if f.cache != "" {
+		if err := os.MkdirAll(f.cache, 0o755); err != nil {
+			return c, fmt.Errorf("--cache: %w", err)
+		}
+		c.CacheDir = f.cache
+	}
+	if f.route != "" {
+		c.Properties["xds.route_name"] = []byte(f.route)
+	}
+	for _, m := range f.metadata {
+		c.Properties["xds.route_metadata.filter_metadata."+m[0]] = []byte(m[1])
+	}
+	for _, p := range f.properties {
+		c.Properties[p[0]] = []byte(p[1])
+	}
+	for _, p := range f.clusters {
+		c.Clusters[p[0]] = p[1]
+	}
+	return c, nil
+}
+
+// start makes the host, and tells what takes the time if it takes any.
+func start(ctx context.Context, c hostsim.Config, plugin string, stderr io.Writer) (*hostsim.Host, error) {
+	began := time.Now()
+	slow := time.AfterFunc(500*time.Millisecond, func() {
+		note := "with --cache the next start is quick"
+		if c.CacheDir != "" {
+			note = "cached for the next start"
+		}
+		fmt.Fprintf(stderr, "compiling %s …, %s\n", filepath.Base(plugin), note)
+	})
+	defer slow.Stop()
+	h, err := hostsim.New(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", plugin, err)
+	}
+	fmt.Fprintf(stderr, "%s started in %d ms\n", filepath.Base(plugin), time.Since(began).Milliseconds())
+	return h, nil
+}
+
+// accessLog writes one line for each request: time, method, path, status, duration, worker, what the filter says of it.
+func accessLog(w io.Writer) func(hostsim.Record) {
+	var mu sync.Mutex
+	return func(r hostsim.Record) {
+		outcome := cmp.Or(r.FilterState["callonce.outcome"], "-")
+		key := cmp.Or(r.FilterState["callonce.key_hash"], "-")
+		line := fmt.Sprintf("%s %s %s %d %dms worker=%d outcome=%s key=%s", r.Time.Format("2006-01-02T15:04:05.000Z07:00"),
+			r.Method, r.Path, r.Status, r.Duration.Milliseconds(), r.Worker, outcome, key)
+		if r.Details != "" && r.Details != "via_upstream" {
+			line += " details=" + r.Details
+		}
+		if r.Flags != "-" {
+			line += " flags=" + r.Flags
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(w, line)
+	}
+}
+
+// pluginLog prints what the filter says from info on; a line that several VMs say at their start is printed once.
+func pluginLog(w io.Writer) func(int, hostsim.LogLevel, string) {
+	var mu sync.Mutex
+	var last bytes.Buffer
+	return func(worker int, level hostsim.LogLevel, msg string) {
+		if level < hostsim.LogInfo {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		line := fmt.Sprintf("%s: %s", level, msg)
+		if last.String() == line {
+			return
+		}
+		last.Reset()
+		last.WriteString(line)
+		fmt.Fprintf(w, "filter %s\n", line)
+	}
+}

@@ -1,0 +1,169 @@
+package hostsim
+
+import (
+	"encoding/binary"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// property looks a path up: what the test or the command line says comes first, then what the host knows of the stream.
+func (c *guestContext) property(path []string) ([]byte, bool) {
+	dotted := strings.Join(path, ".")
+	s := c.stream
+	if s != nil && s.info.properties != nil {
+		if v, ok := s.info.properties(dotted); ok {
+			return v, true
+		}
+	}
+	if v, ok := c.vm.host.config.Properties[dotted]; ok {
+		return v, true
+	}
+	switch dotted {
+	case "plugin_name":
+		return []byte(c.vm.host.config.PluginName), true
+	case "plugin_root_id":
+		return []byte(c.vm.host.config.RootID), true
+	case "plugin_vm_id":
+		return []byte(c.vm.host.config.VMID), true
+	}
+	if s == nil {
+		return nil, false
+	}
+	if v, ok := s.filterState[dotted]; ok && len(path) == 1 {
+		return v, true
+	}
+	if len(path) < 2 {
+		if dotted == "connection_id" {
+			return number(int64(s.info.connection)), true
+		}
+		return nil, false
+	}
+	switch path[0] {
+	case "request":
+		return s.requestProperty(path[1], strings.Join(path[2:], "."))
+	case "response":
+		return s.responseProperty(path[1], strings.Join(path[2:], "."))
+	case "source":
+		return addressProperty(path[1], s.info.remote)
+	case "destination":
+		return addressProperty(path[1], s.info.local)
+	case "upstream":
+		return addressProperty(path[1], s.router.address())
+	case "connection":
+		return s.connectionProperty(path[1])
+	}
+	return nil, false
+}
+
+// number is a number as the ABI has it: 8 bytes, little endian.
+func number(n int64) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(n)) }
+
+func headerProperty(m *headerMap, name string) ([]byte, bool) {
+	if m == nil {
+		return nil, false
+	}
+	v, ok := m.get(strings.ToLower(name))
+	return []byte(v), ok
+}
+
+func (s *stream) requestProperty(name, rest string) ([]byte, bool) {
+	h := s.request.headers
+	switch name {
+	case "path":
+		return headerProperty(h, ":path")
+	case "url_path":
+		p, _, _ := strings.Cut(s.info.path, "?")
+		return []byte(p), true
+	case "query":
+		_, q, _ := strings.Cut(s.info.path, "?")
+		return []byte(q), true
+	case "host":
+		return headerProperty(h, ":authority")
+	case "method":
+		return headerProperty(h, ":method")
+	case "scheme":
+		return headerProperty(h, ":scheme")
+	case "id":
+		return headerProperty(h, "x-request-id")
+	case "referer", "useragent":
+		return headerProperty(h, map[string]string{"referer": "referer", "useragent": "user-agent"}[name])
+	case "headers":
+		return headerProperty(h, rest)
+	case "protocol":
+		return []byte(s.info.protocol), true
+	case "time":
+		return number(s.info.time.UnixNano()), true
+	case "duration":
+		if !s.done {
+			return nil, false
+		}
+		return number(int64(s.ended - s.started)), true
+	case "size":
+		// The header wins over what was counted, as on Envoy: it is known before the body.
+		if h != nil {
+			if n, err := strconv.ParseInt(h.value("content-length"), 10, 64); err == nil {
+				return number(n), true
+			}
+		}
+		return number(int64(s.received)), true
+	case "total_size":
+		return number(int64(s.received + h.bytes())), true
+	}
+	return nil, false
+}
+
+func (s *stream) responseProperty(name, rest string) ([]byte, bool) {
+	switch name {
+	case "code":
+		if s.status == 0 && s.response.headers == nil {
+			return nil, false
+		}
+		code, _ := strconv.Atoi(s.response.headers.value(":status"))
+		return number(int64(code)), true
+	case "code_details":
+		if s.details == "" {
+			return nil, false
+		}
+		return []byte(s.details), true
+	case "flags":
+		return number(int64(s.flags)), true
+	case "headers":
+		return headerProperty(s.response.headers, rest)
+	case "trailers":
+		return headerProperty(s.response.trailers, rest)
+	case "size":
+		return number(int64(s.responseBytes)), true
+	case "total_size":
+		return number(int64(s.responseBytes + s.response.headers.bytes() + s.response.trailers.bytes())), true
+	}
+	return nil, false
+}
+
+func (s *stream) connectionProperty(name string) ([]byte, bool) {
+	switch name {
+	case "id":
+		return number(int64(s.info.connection)), true
+	case "mtls":
+		return []byte{0}, true
+	}
+	return nil, false
+}
+
+func addressProperty(name, address string) ([]byte, bool) {
+	if address == "" {
+		return nil, false
+	}
+	switch name {
+	case "address":
+		return []byte(address), true
+	case "port":
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, false
+		}
+		n, _ := strconv.ParseInt(port, 10, 64)
+		return number(n), true
+	}
+	return nil, false
+}

@@ -1,0 +1,285 @@
+package hostsim
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ProxyOptions shapes a Proxy; the zero value is usable.
+type ProxyOptions struct {
+	// AccessLog gets every finished request. It runs on the worker's loop and should return soon.
+	AccessLog func(Record)
+	// Pick chooses the worker of a request; nil gives every connection a worker in turn, which is what a kernel does on average.
+	Pick func(*http.Request) int
+	// Properties answers proxy_get_property for one request, before Config.Properties; the path is joined with dots.
+	Properties func(r *http.Request, path string) ([]byte, bool)
+	// RouteRetries is how often the route sends a request again by itself after a reset or a 5xx, unless the request says
+	// x-envoy-max-retries.
+	RouteRetries int
+	// ResponseTimeout answers 504 when the upstream has not finished its response so long after the request's end; 0 = never.
+	ResponseTimeout time.Duration
+	// IdleTimeout answers 408 or 504 when nothing has moved on a stream for so long; 0 = never.
+	IdleTimeout time.Duration
+	// ConnectTimeout bounds connecting to the upstream; 0 means 5 s.
+	ConnectTimeout time.Duration
+	// Trailers lets HTTP/1 trailers through, which Envoy drops by default.
+	Trailers bool
+}
+
+// Proxy puts a Host in front of an upstream. As an http.Handler it works in any server; Serve runs one of its own that knows
+// connections and speaks HTTP/1.1 and unencrypted HTTP/2.
+type Proxy struct {
+	host   *Host
+	opts   ProxyOptions
+	pool   *upstreamPool
+	server *http.Server
+	conns  connTable
+}
+
+const defaultConnectTimeout = 5 * time.Second
+
+// NewProxy returns a proxy that sends what passes h's module to the scheme, host and port of upstream.
+func NewProxy(h *Host, upstream *url.URL, o ProxyOptions) *Proxy {
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = defaultConnectTimeout
+	}
+	p := &Proxy{host: h, opts: o, pool: newUpstreamPool(upstream, o.ConnectTimeout, h.config.BufferLimit), conns: connTable{known: map[string]uint64{}}}
+	p.server = &http.Server{Handler: p, Protocols: new(http.Protocols), ConnContext: p.conns.context}
+	p.server.Protocols.SetHTTP1(true)
+	p.server.Protocols.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// Serve accepts connections until Shutdown or Close, and then returns nil.
+func (p *Proxy) Serve(l net.Listener) error {
+	if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown stops accepting and waits for open streams until ctx ends; those that are left then are cut.
+func (p *Proxy) Shutdown(ctx context.Context) error {
+	err := p.server.Shutdown(ctx)
+	return errors.Join(err, p.Close())
+}
+
+// Close cuts everything. It does not close the Host.
+func (p *Proxy) Close() error {
+	err := p.server.Close()
+	p.pool.close()
+	return err
+}
+
+// connTable numbers connections. A server that is not our own does not tell of them, but each has its remote address.
+type connTable struct {
+	next  atomic.Uint64
+	mu    sync.Mutex
+	known map[string]uint64
+}
+
+type connKey struct{}
+
+// maxKnown bounds the addresses remembered; forgetting them only moves a connection to another worker.
+const maxKnown = 4096
+
+func (t *connTable) context(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, t.next.Add(1))
+}
+
+func (t *connTable) of(r *http.Request) uint64 {
+	if id, ok := r.Context().Value(connKey{}).(uint64); ok {
+		return id
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, ok := t.known[r.RemoteAddr]
+	if !ok {
+		if len(t.known) >= maxKnown {
+			clear(t.known)
+		}
+		id = t.next.Add(1)
+		t.known[r.RemoteAddr] = id
+	}
+	return id
+}
+
+// ServeHTTP carries one request through the filter and to the upstream and back. It panics with http.ErrAbortHandler, as
+// handlers do, to cut a response.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	conn := p.conns.of(r)
+	number := int((conn - 1) % uint64(len(p.host.workers)))
+	if p.opts.Pick != nil {
+		number = p.opts.Pick(r)
+	}
+	if number < 0 || number >= len(p.host.workers) {
+		http.Error(w, fmt.Sprintf("hostsim: ProxyOptions.Pick chose worker %d of %d", number, len(p.host.workers)), http.StatusInternalServerError)
+		return
+	}
+	worker := p.host.workers[number]
+	control := http.NewResponseController(w)
+	if r.ProtoMajor == 1 {
+		control.EnableFullDuplex() // else the server reads the whole body before it lets an early reply out
+	}
+	head := requestHeaders(r)
+	end := r.Body == nil || r.Body == http.NoBody
+	c := newHTTPClient(r)
+	window := newWindow(p.host.config.BufferLimit)
+	var s *stream
+	if !worker.loop.post("request headers", func() {
+		s = p.newStream(worker, r, conn, c, window)
+		s.request.onHeaders(head, end)
+	}) {
+		http.Error(w, "hostsim: the host is closed", http.StatusServiceUnavailable)
+		return
+	}
+	// The loop runs the posted steps in order, so s is set in all of them.
+	fed := make(chan struct{})
+	if end {
+		close(fed)
+	} else {
+		go p.feed(r, window, fed, func(name string, f func(*stream)) bool { return worker.loop.post(name, func() { f(s) }) })
+	}
+	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
+	cut := c.write(r.Context(), w, control, fed, gone)
+	window.close()
+	select {
+	case <-fed:
+	default:
+		// A body that is still arriving has nobody to read it. Closing the connection is all that HTTP/1 allows.
+		control.SetReadDeadline(time.Unix(1, 0))
+		<-fed
+	}
+	if cut {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client, w *window) *stream {
+	info := streamInfo{method: r.Method, path: requestPath(r), protocol: protocolName(r), remote: r.RemoteAddr, connection: conn, time: p.host.clock.Now()}
+	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		info.local = a.String()
+	}
+	if p.opts.Properties != nil {
+		info.properties = func(path string) ([]byte, bool) { return p.opts.Properties(r, path) }
+	}
+	s := newStream(worker, info, c, w.give)
+	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout}}
+	s.request.next = s.router
+	s.idle = newIdleTimer(s, p.opts.IdleTimeout)
+	if p.opts.AccessLog != nil {
+		s.onEnd = func(s *stream) { p.opts.AccessLog(s.record()) }
+	}
+	return s
+}
+
+func protocolName(r *http.Request) string {
+	if r.ProtoMajor == 2 {
+		return "HTTP/2"
+	}
+	return r.Proto
+}
+
+func requestPath(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") || r.RequestURI == "*" {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI()
+}
+
+// hopByHop are the headers that belong to one connection.
+var hopByHop = []string{"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
+
+// requestHeaders is the request as a filter in Envoy sees it: pseudo headers first, connection headers gone, an id and the scheme added.
+func requestHeaders(r *http.Request) *headerMap {
+	h := &headerMap{lines: []Header{{":authority", r.Host}, {":path", requestPath(r)}, {":method", r.Method}, {":scheme", "http"}}}
+	nominated := strings.Split(strings.ToLower(strings.Join(r.Header["Connection"], ",")), ",")
+	for i := range nominated {
+		nominated[i] = strings.TrimSpace(nominated[i])
+	}
+	for _, l := range fromHTTP(r.Header).lines {
+		te := l.Name == "te" && l.Value != "trailers"
+		if !slices.Contains(hopByHop, l.Name) && !slices.Contains(nominated, l.Name) && l.Name != "expect" && !te {
+			h.lines = append(h.lines, l)
+		}
+	}
+	if !h.has("x-forwarded-proto") {
+		h.add("x-forwarded-proto", "http")
+	}
+	if !h.has("x-request-id") {
+		h.add("x-request-id", newRequestID())
+	}
+	return h
+}
+
+// newRequestID is a random UUID; a set of them needs no seed, since nothing that a filter decides may hang on it.
+func newRequestID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// feed reads the request's body into the stream. It closes fed once it reads no more, before the stream can see the end: whoever
+// answers then knows that the request is complete.
+func (p *Proxy) feed(r *http.Request, w *window, fed chan<- struct{}, post func(string, func(*stream)) bool) {
+	buf := make([]byte, 16<<10)
+	trailers := func() *headerMap {
+		if r.ProtoMajor == 1 && !p.opts.Trailers {
+			return nil
+		}
+		if t := fromHTTP(r.Trailer); len(t.lines) > 0 {
+			return t
+		}
+		return nil
+	}
+	total := int64(0)
+	for {
+		n, err := r.Body.Read(buf)
+		total += int64(n)
+		if n > 0 && r.ProtoMajor == 2 && err == nil && total == r.ContentLength {
+			// HTTP/2 clients end the stream with the last piece, and Envoy then makes one callback of both.
+			_, err = r.Body.Read(buf[n:])
+		}
+		b := slices.Clone(buf[:n])
+		if err != nil {
+			close(fed)
+		}
+		if n > 0 && !w.take(n) {
+			if err == nil {
+				close(fed)
+			}
+			return
+		}
+		switch {
+		case err == nil:
+			post("request body", func(s *stream) { s.onRequestData(b, false) })
+		case err == io.EOF:
+			t := trailers()
+			last := r.ProtoMajor == 2 && t == nil
+			if n > 0 {
+				post("request body", func(s *stream) { s.onRequestData(b, last) })
+			}
+			if t != nil {
+				post("request trailers", func(s *stream) { s.request.onTrailers(t) })
+			} else if n == 0 || !last {
+				post("request body", func(s *stream) { s.onRequestData(nil, true) })
+			}
+			return
+		default:
+			post("client gone", func(s *stream) { s.clientGone() })
+			return
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package hostsim
+
+import (
+	"strconv"
+	"time"
+)
+
+// router takes a request that has passed the filter to the upstream, and brings the response back. It is the sink of the request
+// lane and, like the stream, belongs to the worker's loop.
+type router struct {
+	s    *stream
+	pool *upstreamPool
+	opts routeOptions
+
+	x        *exchange
+	head     *headerMap
+	sentAt   time.Duration
+	ended    bool // the whole request has passed
+	body     []byte
+	tail     *headerMap
+	overflow bool // the body grew too large to be kept for a retry
+	retries  int
+	stopTime func()
+	canceled bool
+}
+
+type routeOptions struct {
+	retries         int
+	responseTimeout time.Duration
+}
+
+// retryBackoff is Envoy's base interval between attempts, without its jitter.
+const retryBackoff = 25 * time.Millisecond
+
+func (r *router) headers(h *headerMap, end bool) {
+	r.head, r.retries = h, r.opts.retries
+	if v, ok := h.get("x-envoy-max-retries"); ok {
+		if n, err := strconv.Atoi(v); err == nil && n >= 0 && r.opts.retries > 0 {
+			r.retries = n
+		}
+	}
+	for _, own := range []string{"x-envoy-max-retries", "x-envoy-retry-on", "x-envoy-retry-grpc-on", "x-envoy-upstream-rq-timeout-ms", "x-envoy-hedge-on-per-try-timeout"} {
+		h.remove(own)
+	}
+	r.open(end)
+	if end {
+		r.requestEnded()
+	}
+}
+
+func (r *router) open(end bool) {
+	r.sentAt = r.s.host().clock.Mono()
+	var x *exchange
+	post := func(name string, f func()) {
+		r.s.worker.loop.post(name, func() {
+			if r.x == x && !r.s.done {
+				f()
+			}
+		})
+	}
+	x = r.pool.open(r.head, end, exchangeEvents{
+		headers:  func(h *headerMap, end bool) { post("response headers", func() { r.responseHeaders(h, end) }) },
+		data:     func(b []byte, end bool) { post("response body", func() { r.s.response.onData(b, end) }) },
+		trailers: func(t *headerMap) { post("response trailers", func() { r.s.response.onTrailers(t) }) },
+		reset:    func(reason resetReason) { post("upstream reset", func() { r.reset(reason) }) },
+	})
+	r.x = x
+	r.s.response.release = x.window.give
+}
+
+func (r *router) data(b []byte, end bool, owed int) {
+	release := r.s.request.release
+	if r.opts.retries > 0 && !r.overflow {
+		if r.body = append(r.body, b...); len(r.body) > r.s.host().config.BufferLimit {
+			r.overflow, r.body = true, nil
+		}
+	}
+	if r.x != nil {
+		r.x.send(b, end, func() { release(owed) })
+	} else {
+		release(owed)
+	}
+	if end {
+		r.requestEnded()
+	}
+}
+
+func (r *router) trailers(t *headerMap) {
+	r.tail = t
+	if r.x != nil {
+		r.x.sendTrailers(t)
+	}
+	r.requestEnded()
+}
+
+// requestEnded starts the clock of the response timeout, which does not run while a client is still sending.
+func (r *router) requestEnded() {
+	r.ended = true
+	if d := r.opts.responseTimeout; d > 0 && !r.s.done && r.stopTime == nil {
+		r.stopTime = r.s.host().clock.AfterFunc(d, func() { r.s.worker.loop.post("response timeout", r.timeout) })
+	}
+}
+
+func (r *router) timeout() {
+	if r.s.done || r.canceled {
+		return
+	}
+	if r.s.response.passed {
+		r.s.cut("upstream_response_timeout", flagUpstreamRequestTimeout)
+		return
+	}
+	r.s.localReply(localReply{status: 504, body: []byte("upstream request timeout"), details: "upstream_response_timeout", flags: flagUpstreamRequestTimeout})
+}
+
+func (r *router) responseHeaders(h *headerMap, end bool) {
+	status, _ := strconv.Atoi(h.value(":status"))
+	if status >= 500 && r.retry() {
+		return
+	}
+	r.s.details = "via_upstream"
+	h.set("x-envoy-upstream-service-time", strconv.FormatInt((r.s.host().clock.Mono()-r.sentAt).Milliseconds(), 10))
+	r.s.response.onHeaders(h, end)
+}
+
+func (r *router) reset(reason resetReason) {
+	if r.s.response.passed {
+		r.s.cut("upstream_reset_after_response_started{"+reason.details()+"}", reason.flag)
+		return
+	}
+	if r.retry() {
+		return
+	}
+	r.s.localReply(localReply{status: reason.status, body: []byte(reason.text()), details: "upstream_reset_before_response_started{" + reason.details() + "}", flags: reason.flag})
+}
+
+// retry sends the request once more if the route retries, the body was kept and the response has not begun.
+func (r *router) retry() bool {
+	if r.opts.retries == 0 {
+		return false
+	}
+	if r.retries == 0 {
+		r.s.flags |= flagUpstreamRetryLimitExceeded
+		return false
+	}
+	if r.overflow || !r.ended {
+		return false
+	}
+	r.retries--
+	r.x.cancel()
+	r.x = nil
+	r.s.host().clock.AfterFunc(retryBackoff, func() { r.s.worker.loop.post("retry", r.resend) })
+	return true
+}
+
+func (r *router) resend() {
+	if r.s.done || r.canceled {
+		return
+	}
+	r.open(len(r.body) == 0 && r.tail == nil)
+	if len(r.body) > 0 || r.tail != nil {
+		r.x.send(r.body, r.tail == nil, func() {})
+	}
+	if r.tail != nil {
+		r.x.sendTrailers(r.tail)
+	}
+}
+
+func (r *router) cancel() {
+	r.canceled = true
+	if r.stopTime != nil {
+		r.stopTime()
+	}
+	if r.x != nil {
+		r.x.cancel()
+		r.x = nil
+	}
+}
+
+// address is where the request went, or "" as long as it has not gone.
+func (r *router) address() string {
+	if r.head == nil {
+		return ""
+	}
+	return r.pool.address
+}

@@ -1,0 +1,229 @@
+package hostsim
+
+import (
+	"strconv"
+	"time"
+)
+
+// stream is one request and its response. It lives on its worker's loop; nothing else touches it.
+type stream struct {
+	worker   *worker
+	ctx      *guestContext // nil when the worker has no live VM
+	info     streamInfo
+	request  lane
+	response lane
+	router   *router
+	client   client
+
+	// logging is set while the access log callback runs: all headers can then be read once more.
+	logging bool
+	// failed says that the VM died under this stream and that it has been answered for.
+	failed bool
+	done   bool
+
+	status        int
+	details       string
+	flags         responseFlags
+	received      int // bytes of the request's body, from the client
+	responseBytes int // bytes of the response's body, to the client
+	filterState   map[string][]byte
+	started       time.Duration
+	ended         time.Duration
+	idle          *idleTimer
+	onEnd         func(*stream)
+}
+
+// streamInfo is what is known of a request when it arrives.
+type streamInfo struct {
+	method, path, protocol string
+	remote, local          string
+	connection             uint64
+	time                   time.Time
+	properties             func(path string) ([]byte, bool)
+}
+
+// client is the downstream side. Its methods are called on the worker's loop and must not block.
+type client interface {
+	headers(h *headerMap, end bool)
+	// send calls sent once the data needs no memory any more.
+	send(b []byte, end bool, sent func())
+	trailers(t *headerMap)
+	// reset ends the response without its proper end.
+	reset()
+}
+
+// localReply is a response that the proxy makes itself.
+type localReply struct {
+	status  int
+	details string
+	flags   responseFlags
+	body    []byte
+	headers []Header
+}
+
+const failStreamDetails = "wasm_fail_stream"
+
+func (s *stream) host() *Host { return s.worker.host }
+
+// newStream makes a stream and tells the module of it. release functions give credit back to the two sources.
+func newStream(w *worker, info streamInfo, c client, releaseRequest func(int)) *stream {
+	s := &stream{worker: w, info: info, client: c, started: w.host.clock.Mono()}
+	s.request = lane{s: s, calls: requestCalls, release: releaseRequest, tooLarge: s.requestTooLarge}
+	s.response = lane{s: s, calls: responseCalls, release: func(int) {}, tooLarge: s.responseTooLarge}
+	s.response.next = responseSink{s}
+	w.streams[s] = true
+	if v := w.serving(); v != nil {
+		root := v.root(w.host.plugin())
+		s.ctx = v.newContext(root.plugin, root, s)
+		s.ctx.created = true
+		v.call(s.ctx, "proxy_on_context_create", v.calls.contextCreate, uint64(s.ctx.id), uint64(root.id))
+		v.runDeferred()
+	}
+	return s
+}
+
+// localReply answers in place of the upstream. It passes the response callbacks if the response has not begun; if only its headers
+// are held it replaces them past the module; and if they have gone out all that is left is to cut.
+func (s *stream) localReply(r localReply) {
+	if s.done {
+		return
+	}
+	s.details = r.details
+	s.flags |= r.flags
+	s.request.kill()
+	if s.response.passed {
+		s.cut(r.details, r.flags)
+		return
+	}
+	direct := s.response.seen
+	s.router.cancel()
+	h := &headerMap{lines: []Header{{":status", strconv.Itoa(r.status)}}}
+	for _, e := range r.headers {
+		h.add(e.Name, e.Value)
+	}
+	if len(r.body) > 0 {
+		h.set("content-length", strconv.Itoa(len(r.body)))
+		if !h.has("content-type") {
+			h.add("content-type", "text/plain")
+		}
+	}
+	head := s.info.method == "HEAD" || len(r.body) == 0
+	if direct {
+		s.response.kill()
+		s.response.headers = h
+		s.response.next.headers(h, head)
+		if !head && !s.done {
+			s.response.next.data(r.body, true, 0)
+		}
+		return
+	}
+	s.response.release = func(int) {}
+	s.response.onHeaders(h, head)
+	if !head && !s.done {
+		s.response.onData(r.body, true)
+	}
+}
+
+// fail answers for a stream whose VM is dead: an empty 503, or a cut.
+func (s *stream) fail() {
+	if s.failed || s.done {
+		return
+	}
+	s.failed = true
+	s.localReply(localReply{status: 503, details: failStreamDetails})
+}
+
+func (s *stream) requestTooLarge() {
+	s.localReply(localReply{status: 413, body: []byte("Payload Too Large"), details: "request_payload_too_large"})
+}
+
+func (s *stream) responseTooLarge() {
+	s.localReply(localReply{status: 500, body: []byte("Internal Server Error"), details: "response_payload_too_large"})
+}
+
+// cut ends the response in the middle.
+func (s *stream) cut(details string, flags responseFlags) {
+	if s.done {
+		return
+	}
+	s.details = details
+	s.flags |= flags
+	s.client.reset()
+	s.finish()
+}
+
+// clientGone ends the stream because the client has left: no response callback tells the module, only the end.
+func (s *stream) clientGone() {
+	if s.done {
+		return
+	}
+	s.details = "downstream_remote_disconnect"
+	s.flags |= flagDownstreamConnectionTermination
+	s.finish()
+}
+
+// finish ends the stream: the module is told, in Envoy's order, and forgets it.
+func (s *stream) finish() {
+	if s.done {
+		return
+	}
+	s.done = true
+	s.request.kill()
+	s.response.kill()
+	s.router.cancel()
+	s.idle.stop()
+	s.ended = s.host().clock.Mono()
+	if c := s.ctx; c != nil {
+		v := c.vm
+		s.logging = true
+		v.call(c, "proxy_on_log", v.calls.log, uint64(c.id))
+		v.runDeferred()
+		s.logging = false
+		s.request.openHeaders, s.response.openHeaders = nil, nil
+		v.call(c, "proxy_on_done", v.calls.done, uint64(c.id))
+		v.runDeferred()
+		v.call(c, "proxy_on_delete", v.calls.delete, uint64(c.id))
+		v.runDeferred()
+		delete(v.contexts, c.id)
+	}
+	delete(s.worker.streams, s)
+	if s.onEnd != nil {
+		s.onEnd(s)
+	}
+}
+
+func (s *stream) resume(l *lane) { l.resume() }
+
+func (s *stream) onRequestData(b []byte, end bool) {
+	s.received += len(b)
+	s.idle.touch()
+	s.request.onData(b, end)
+}
+
+// responseSink passes a response on to the client and notes what the access log wants to know.
+type responseSink struct{ s *stream }
+
+func (r responseSink) headers(h *headerMap, end bool) {
+	r.s.response.passed = true
+	r.s.status, _ = strconv.Atoi(h.value(":status"))
+	r.s.idle.touch()
+	r.s.client.headers(h, end)
+	if end {
+		r.s.finish()
+	}
+}
+
+func (r responseSink) data(b []byte, end bool, owed int) {
+	r.s.responseBytes += len(b)
+	r.s.idle.touch()
+	release := r.s.response.release
+	r.s.client.send(b, end, func() { release(owed) })
+	if end {
+		r.s.finish()
+	}
+}
+
+func (r responseSink) trailers(t *headerMap) {
+	r.s.client.trailers(t)
+	r.s.finish()
+}
