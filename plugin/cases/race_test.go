@@ -17,7 +17,8 @@ import (
 // no true compare-and-swap.
 type barrier struct {
 	mu      sync.Mutex
-	waiting chan struct{}
+	meeting chan struct{}
+	arrived bool
 	cas     *uint32 // what every claim is written with instead, nil = as the filter says
 }
 
@@ -29,22 +30,20 @@ func (b *barrier) before(c *hostsim.Call) hostsim.Verdict {
 		c.CAS = *b.cas
 	}
 	b.mu.Lock()
-	if b.waiting == nil {
+	meeting := b.meeting
+	if meeting != nil && b.arrived {
+		close(meeting) // the other one waits: both go
+		b.meeting = nil
 		b.mu.Unlock()
 		return hostsim.Proceed()
 	}
-	first := b.waiting
-	select {
-	case first <- struct{}{}: // the other one waits: both go
-		b.waiting = nil
-		b.mu.Unlock()
-		return hostsim.Proceed()
-	default:
-	}
+	b.arrived = true
 	b.mu.Unlock()
-	select {
-	case <-first:
-	case <-time.After(10 * time.Second):
+	if meeting != nil {
+		select {
+		case <-meeting:
+		case <-time.After(10 * time.Second):
+		}
 	}
 	return hostsim.Proceed()
 }
@@ -53,7 +52,7 @@ func (b *barrier) before(c *hostsim.Call) hostsim.Verdict {
 func (b *barrier) arm() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting = make(chan struct{})
+	b.meeting, b.arrived = make(chan struct{}), false
 }
 
 // claimsMeet races two identical calls on two workers, rounds times, and gives how
