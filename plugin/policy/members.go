@@ -9,27 +9,36 @@ import (
 
 // policy reads one policy; every member it may have is a line of this table.
 func (r *reader) policy(n canonical.Node, at, name string) *Policy {
-	p := &Policy{
-		Name:            name,
-		TTL:             defaultTTL,
-		MaxRequestBytes: defaultMaxRequestBytes,
-		Limits:          Limits{ReplyBytes: defaultReplyBytes, StoredBytes: defaultStoredBytes},
-	}
-	for _, k := range defaultKeys {
-		place, _ := parseKeyPlace(k)
-		p.Keys = append(p.Keys, place)
-	}
+	p := defaults(r.preset(n, at))
+	p.Name = name
+	limits := limitsGiven{}
 	r.members(n, at, []member{
+		{"preset", func(canonical.Node, string) {}}, // read first, whatever the order
+		{"mode", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "enforce", "observe")
+			p.Observe = i == 1
+		}},
 		{"server", func(n canonical.Node, at string) { r.text(n, at, "a string of 1 to 128 characters", 1, 128, &p.Server) }},
 		{"keys", func(n canonical.Node, at string) { p.Keys = r.keys(n, at) }},
 		{"principal", func(n canonical.Node, at string) { p.Principal = r.principal(n, at) }},
 		{"anonymous", func(n canonical.Node, at string) { r.flag(n, at, &p.Anonymous) }},
 		{"scope", func(n canonical.Node, at string) {
-			r.each(n, at, func(n canonical.Node, at string) { p.Scope = append(p.Scope, r.source(n, at)) })
+			r.each(n, at, func(n canonical.Node, at string) {
+				p.Scope = append(p.Scope, r.source(n, at, scopeSources))
+			})
 		}},
 		{"session", func(n canonical.Node, at string) { r.flag(n, at, &p.Session) }},
 		{"key_per_tool", func(n canonical.Node, at string) { r.flag(n, at, &p.KeyPerTool) }},
 		{"bind_request_id", func(n canonical.Node, at string) { r.flag(n, at, &p.BindRequestID) }},
+		{"strip", func(n canonical.Node, at string) { r.flag(n, at, &p.Strip) }},
+		{"advertise", func(n canonical.Node, at string) { r.flag(n, at, &p.Advertise) }},
+		{"log_unkeyed", func(n canonical.Node, at string) { r.flag(n, at, &p.LogUnkeyed) }},
+		{"forward_key", func(n canonical.Node, at string) {
+			if r.text(n, at, expectHeader, 1, 128, &p.ForwardKey) && !isHeaderName(p.ForwardKey) {
+				r.wrong(n, at, expectHeader)
+			}
+			p.ForwardKey = strings.ToLower(p.ForwardKey)
+		}},
 		{"stray_key", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "ignore", "refuse")
 			p.RefuseStray = i == 1
@@ -42,26 +51,52 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 				}
 			})
 		}},
-		{"reply", func(n canonical.Node, at string) { r.choice(n, at, "http") }},
+		{"reply", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "http", "jsonrpc", "tool_result")
+			p.Reply = Reply(i)
+		}},
+		{"marker", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "none", "meta")
+			p.MarkMeta = i == 1
+		}},
 		{"tools", func(n canonical.Node, at string) {
-			r.each(n, at, func(n canonical.Node, at string) { p.Tools = append(p.Tools, r.tool(n, at)) })
+			r.each(n, at, func(n canonical.Node, at string) { p.Tools = append(p.Tools, r.tool(n, at, p.Unlisted)) })
 		}},
 		{"ttl", func(n canonical.Node, at string) { r.duration(n, at, time.Second, 24*time.Hour, &p.TTL) }},
+		{"lease", func(n canonical.Node, at string) { r.duration(n, at, 2*time.Second, 10*time.Minute, &p.Lease) }},
 		{"max_request_bytes", func(n canonical.Node, at string) { r.integer(n, at, 1024, 64<<20, &p.MaxRequestBytes) }},
-		{"limits", func(n canonical.Node, at string) { r.limits(n, at, &p.Limits) }},
-		{"preset", nil}, {"mode", nil}, {"strip", nil}, {"advertise", nil}, {"log_unkeyed", nil},
-		{"forward_key", nil}, {"marker", nil}, {"lease", nil}, {"on_store_error", nil},
+		{"on_store_error", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "refuse", "forward")
+			p.ForwardOnError = i == 1
+		}},
+		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
 	})
-	if len(p.Principal) == 0 && !p.Anonymous && r.doc.Kind(n) == canonical.Object && r.doc.Member(n, "principal") == canonical.NoNode {
-		r.mistake(at+"/principal", "nothing", `a list of sources such as "header:x-user", or "anonymous": true beside it`)
-	}
 	p.finish()
-	return p
+	r.check(n, at, &p, limits)
+	return &p
 }
+
+// preset reads the member that the defaults of all others hang on.
+func (r *reader) preset(policy canonical.Node, at string) Preset {
+	n := r.doc.Member(policy, "preset")
+	if n == canonical.NoNode {
+		return NoPreset
+	}
+	i, ok := r.choice(n, at+"/preset", presetNames...)
+	if !ok {
+		return NoPreset
+	}
+	return Preset(i + 1)
+}
+
+const defaultLease = 15 * time.Second
 
 // finish works out what follows from the members.
 func (p *Policy) finish() {
-	p.Unlisted = Tool{Match: "*", Guard: GuardOptional, Window: defaultWindow, TTL: p.TTL}
+	if p.Lease == 0 {
+		p.Lease = min(defaultLease, p.TTL)
+	}
+	p.Unlisted.TTL = p.TTL
 	p.MustGuard = p.Unlisted.Guard.Must()
 	for i := range p.Tools {
 		t := &p.Tools[i]
@@ -76,8 +111,35 @@ func (p *Policy) finish() {
 	}
 }
 
-func (r *reader) tool(n canonical.Node, at string) Tool {
-	t := Tool{Guard: GuardOptional, Window: defaultWindow}
+// check tells what is wrong between members.
+func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven) {
+	if r.doc.Kind(n) != canonical.Object {
+		return
+	}
+	if principal := r.doc.Member(n, "principal"); !p.Anonymous && (principal == canonical.NoNode ||
+		r.doc.Kind(principal) == canonical.Array && r.doc.First(principal) == canonical.NoNode) {
+		found := "nothing"
+		if principal != canonical.NoNode {
+			found = "an empty list"
+		}
+		r.mistake(at+"/principal", found, `a list of sources such as "header:x-user", or "anonymous": true beside it`)
+	}
+	if p.TTL < p.Lease {
+		r.mistake(at+"/ttl", `"`+p.TTL.String()+`"`, `at least lease ("`+p.Lease.String()+`")`)
+	}
+	for i := range p.Tools {
+		if t := &p.Tools[i]; t.TTL < p.Lease && t.TTL != p.TTL {
+			r.mistake(at+"/tools/"+itoa(i)+"/ttl", `"`+t.TTL.String()+`"`, `at least lease ("`+p.Lease.String()+`")`)
+		}
+	}
+	if _, ok := p.ArgumentKey(); ok && p.Advertise && !p.Strip {
+		r.mistake(at+"/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`)
+	}
+	r.checkLimits(at+"/limits", &p.Limits, given)
+}
+
+func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
+	t.Match = ""
 	r.members(n, at, []member{
 		{"match", func(n canonical.Node, at string) {
 			r.text(n, at, "a tool name or glob of 1 to 128 characters", 1, 128, &t.Match)
@@ -90,17 +152,24 @@ func (r *reader) tool(n canonical.Node, at string) Tool {
 		{"exclude", func(n canonical.Node, at string) {
 			r.each(n, at, func(n canonical.Node, at string) {
 				var ptr string
-				if r.text(n, at, expectPointer, 1, 1024, &ptr) && !isPointer(ptr) {
-					r.wrong(n, at, expectPointer)
-				}
+				r.pointer(n, at, &ptr)
 				t.Exclude = append(t.Exclude, ptr)
 			})
 		}},
+		{"round", func(n canonical.Node, at string) { t.Round = r.round(n, at) }},
 		{"status_tool", func(n canonical.Node, at string) {
 			r.text(n, at, "a tool name of 1 to 128 characters", 1, 128, &t.StatusTool)
 		}},
+		{"on_unknown", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "refuse", "retry")
+			t.RetryUnknown = i == 1
+		}},
+		{"on_tool_error", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "replay", "release")
+			t.ReleaseToolError = i == 1
+		}},
 		{"ttl", func(n canonical.Node, at string) { r.duration(n, at, time.Second, 24*time.Hour, &t.TTL) }},
-		{"round", nil}, {"on_unknown", nil}, {"on_tool_error", nil}, {"result_id", nil},
+		{"result_id", func(n canonical.Node, at string) { r.pointer(n, at, &t.ResultID) }},
 	})
 	if r.doc.Kind(n) == canonical.Object && r.doc.Member(n, "match") == canonical.NoNode {
 		r.mistake(at+"/match", "nothing", "a tool name or glob of 1 to 128 characters")
@@ -108,106 +177,25 @@ func (r *reader) tool(n canonical.Node, at string) Tool {
 	return t
 }
 
-func (r *reader) limits(n canonical.Node, at string, l *Limits) {
-	r.members(n, at, []member{
-		{"reply_bytes", func(n canonical.Node, at string) { r.integer(n, at, 1, 16<<20, &l.ReplyBytes) }},
-		{"stored_bytes", func(n canonical.Node, at string) { r.integer(n, at, 1, 1<<30, &l.StoredBytes) }},
-		{"entries", nil}, {"entries_per_principal", nil}, {"entries_per_scope", nil},
-		{"in_flight", nil}, {"in_flight_per_principal", nil}, {"in_flight_per_scope", nil},
-		{"tombstones_per_scope", nil}, {"on_full", nil},
-	})
-	if l.ReplyBytes > l.StoredBytes {
-		r.mistake(at+"/reply_bytes", "a value above stored_bytes", "at most stored_bytes, the level over it")
+func (r *reader) pointer(n canonical.Node, at string, into *string) {
+	if r.text(n, at, expectPointer, 1, 1024, into) && !isPointer(*into) {
+		r.wrong(n, at, expectPointer)
 	}
 }
 
-const (
-	expectKeyPlace = `"header:<name>" or "json:<pointer under /params>"`
-	expectSource   = `"header:<name>"`
-	expectPointer  = "a JSON Pointer such as /sent_at"
-)
-
-func (r *reader) keys(n canonical.Node, at string) []KeyPlace {
-	var out []KeyPlace
-	r.each(n, at, func(n canonical.Node, at string) {
-		var s string
-		if !r.text(n, at, expectKeyPlace, 1, 1024, &s) {
-			return
+func (r *reader) round(n canonical.Node, at string) (out []Round) {
+	if !r.isObject(n, at) {
+		return nil
+	}
+	for m := r.doc.First(n); m != canonical.NoNode; m = r.doc.Next(m) {
+		ptr := string(r.doc.Name(m))
+		where := child(at, ptr)
+		if !isPointer(ptr) {
+			r.mistake(where, "a member of that name", expectPointer)
 		}
-		place, ok := parseKeyPlace(s)
-		if !ok {
-			r.wrong(n, at, expectKeyPlace)
-			return
-		}
-		out = append(out, place)
-	})
-	if r.doc.Kind(n) == canonical.Array && r.doc.First(n) == canonical.NoNode {
-		r.mistake(at, "an empty list", "at least one of "+expectKeyPlace)
+		round := Round{Pointer: ptr}
+		r.integer(m, where, 1, 365*24*3600, &round.Seconds)
+		out = append(out, round)
 	}
 	return out
-}
-
-func parseKeyPlace(s string) (KeyPlace, bool) {
-	if name, ok := strings.CutPrefix(s, "header:"); ok {
-		return KeyPlace{Header: strings.ToLower(name)}, isHeaderName(name)
-	}
-	if ptr, ok := strings.CutPrefix(s, "json:"); ok {
-		below, ok := strings.CutPrefix(ptr, "/params/")
-		return KeyPlace{Pointer: "/" + below}, ok && isPointer("/"+below)
-	}
-	return KeyPlace{}, false
-}
-
-func (r *reader) principal(n canonical.Node, at string) []Principal {
-	var out []Principal
-	r.each(n, at, func(n canonical.Node, at string) {
-		var all Principal
-		if r.doc.Kind(n) == canonical.Array {
-			r.each(n, at, func(n canonical.Node, at string) { all = append(all, r.source(n, at)) })
-			if len(all) == 0 {
-				r.mistake(at, "an empty list", "at least one of "+expectSource)
-			}
-		} else {
-			all = Principal{r.source(n, at)}
-		}
-		out = append(out, all)
-	})
-	return out
-}
-
-func (r *reader) source(n canonical.Node, at string) Source {
-	var s string
-	if !r.text(n, at, expectSource, 1, 256, &s) {
-		return Source{}
-	}
-	name, ok := strings.CutPrefix(s, "header:")
-	if !ok || !isHeaderName(name) {
-		r.wrong(n, at, expectSource)
-	}
-	name = strings.ToLower(name)
-	return Source{Text: "header:" + name, Header: name}
-}
-
-// isHeaderName reports whether s is a token of RFC 9110 section 5.6.2.
-func isHeaderName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isPointer reports whether s is a JSON Pointer (RFC 6901) to something below the root.
-func isPointer(s string) bool {
-	if !strings.HasPrefix(s, "/") {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		if s[i] == '~' && (i+1 == len(s) || s[i+1] != '0' && s[i+1] != '1') {
-			return false
-		}
-	}
-	return true
 }

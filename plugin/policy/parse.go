@@ -3,27 +3,9 @@ package policy
 import (
 	"sort"
 	"strings"
-	"time"
 
 	"github.com/callonce/callonce/canonical"
 )
-
-// Defaults of a policy without a preset (config.md of the contract).
-const (
-	defaultTTL             = 5 * time.Minute
-	defaultWindow          = 10 * time.Minute
-	defaultMaxRequestBytes = 983040
-	defaultReplyBytes      = 32768
-	defaultStoredBytes     = 64 << 20
-)
-
-var defaultKeys = []string{
-	"header:Idempotency-Key",
-	"header:X-Idempotency-Key",
-	"json:/params/idempotencyKey",
-	"json:/params/_meta/callonce.dev~1idempotency-key",
-	"json:/params/arguments/idempotency_key",
-}
 
 // Parse reads a configuration. It returns every mistake, not only the first; the
 // Config is nil when there is one. An empty text is the empty configuration, in

@@ -43,9 +43,11 @@ type routeGlob struct {
 
 // Policy is one policy with every default filled in.
 type Policy struct {
-	Name   string
-	Index  int    // place among Config.Policies
-	Server string // "" = take the virtual host's name and the policy's
+	Name    string
+	Index   int // place among Config.Policies
+	Preset  Preset
+	Observe bool   // everything is computed and counted, nothing is refused or edited
+	Server  string // "" = take the virtual host's name and the policy's
 
 	Keys           []KeyPlace
 	HeaderKeysOnly bool // every key place is a header
@@ -57,33 +59,78 @@ type Policy struct {
 
 	KeyPerTool    bool
 	BindRequestID bool
+	Strip         bool
+	ForwardKey    string // header, lower case; "" = none
 	RefuseStray   bool
+	Advertise     bool
+	LogUnkeyed    bool
+	Reply         Reply
+	MarkMeta      bool
 
 	Tools    []Tool
 	Unlisted Tool // what a name that no entry fits gets
 
 	MustGuard        bool // some tool, or what unlisted tools take, is required or derived
 	ReleasedStatuses []int
+	ForwardOnError   bool // a store that cannot answer lets calls through, unguarded
 
 	TTL             time.Duration
+	Lease           time.Duration
 	MaxRequestBytes int
 	Limits          Limits
 }
 
-// Limits bound what a policy may keep. Sizes are bytes.
+// Preset names one of the designs that a policy's defaults may follow.
+type Preset uint8
+
+const (
+	NoPreset Preset = iota
+	Gateway
+	SEP3182
+	Derived
+	Forward
+)
+
+// Reply is the shape of a refusal of a tools/call whose id was read.
+type Reply uint8
+
+const (
+	// ReplyHTTP is a JSON-RPC error with an HTTP status of its own.
+	ReplyHTTP Reply = iota
+	// ReplyJSONRPC is the same body with status 200.
+	ReplyJSONRPC
+	// ReplyToolResult is a tool result with isError: true, status 200.
+	ReplyToolResult
+)
+
+// Limits bound what a policy may keep. Sizes are bytes, the rest are entries.
 type Limits struct {
-	ReplyBytes  int
-	StoredBytes int
+	Entries, EntriesPerPrincipal, EntriesPerScope    int
+	InFlight, InFlightPerPrincipal, InFlightPerScope int
+	TombstonesPerScope                               int
+	ReplyBytes                                       int
+	StoredBytes                                      int
+	Evict                                            bool // at an entry cap, give up the oldest completed entry
 }
 
 // Tool is an entry of a policy's `tools`.
 type Tool struct {
-	Match      string // the glob as configured; a label value
-	Guard      Guard
-	Window     time.Duration
-	TTL        time.Duration
-	Exclude    []string // JSON Pointers into arguments
-	StatusTool string
+	Match            string // the glob as configured; a label value
+	Guard            Guard
+	Window           time.Duration
+	TTL              time.Duration
+	Exclude          []string // JSON Pointers into arguments
+	Round            []Round
+	StatusTool       string
+	RetryUnknown     bool   // a repeat may take over a call whose outcome is unknown
+	ReleaseToolError bool   // an isError result frees the key
+	ResultID         string // JSON Pointer into the result, "" = none
+}
+
+// Round is a time in the arguments that counts as the start of its interval.
+type Round struct {
+	Pointer string
+	Seconds int
 }
 
 // KeyPlace is one place where a key may stand: exactly one member is set.
@@ -92,10 +139,13 @@ type KeyPlace struct {
 	Pointer string // RFC 6901, below /params
 }
 
-// Source yields one value of an identity or a scope.
+// Source yields one value of an identity or a scope: a header, or one of the proxy's
+// attributes.
 type Source struct {
-	Text   string // as configured; part of the identity, so that a claim never equals a header
-	Header string // lower case
+	Text     string   // as configured; part of the identity, so that a claim never equals a SAN
+	Header   string   // lower case, "" = none
+	Property []string // path of the attribute
+	Peer     bool     // of the client's certificate: counts only when it was validated
 }
 
 // Principal is a list of sources that must all yield.

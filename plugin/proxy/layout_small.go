@@ -5,4 +5,4 @@ package proxy
 import "github.com/callonce/callonce/plugin/ledger"
 
 // A handful of buckets, for tests that want every key to meet every other.
-var layout = ledger.Layout{Buckets: 2, Ways: 4, PieceBytes: 256}
+var layout = ledger.Layout{Buckets: 2, Ways: 64, PieceBytes: 256}

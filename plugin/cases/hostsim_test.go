@@ -1,0 +1,223 @@
+package cases
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/callonce/callonce/hostsim"
+)
+
+// The filter as it ships, and the same with a table of a handful of buckets.
+var shipped, small []byte
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "callonce-cases-")
+	if err != nil {
+		panic(err)
+	}
+	if shipped, err = build(dir, ""); err == nil {
+		small, err = build(dir, "smalltable")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build compiles the filter. Go's own cache makes the second time quick.
+func build(dir, tags string) ([]byte, error) {
+	out := filepath.Join(dir, "callonce-"+tags+".wasm")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-tags="+tags, "-o", out, "github.com/callonce/callonce/plugin")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("the filter does not build: %v\n%s", err, text)
+	}
+	return os.ReadFile(out)
+}
+
+// compiled is where hostsim keeps machine code between test runs.
+func compiled(t testing.TB) string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		base = os.TempDir()
+	}
+	return filepath.Join(base, "callonce", "hostsim-tests")
+}
+
+// simulator is hostsim as a front. A test that needs more of it sets the members.
+type simulator struct {
+	wasm   []byte
+	adjust func(*hostsim.Config)
+	pick   func(*http.Request) int // worker of a request; nil = each connection one in turn
+}
+
+func (simulator) Name() string { return "hostsim" }
+
+func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
+	workers := s.Workers
+	if workers == 0 {
+		workers = 2
+	}
+	logs := &lines{}
+	wasm := f.wasm
+	if wasm == nil {
+		wasm = shipped
+	}
+	c := hostsim.Config{
+		Wasm: wasm, PluginConfig: []byte(s.Config), VMID: "callonce", PluginName: "callonce",
+		Workers: workers, HoldHeaders: !s.NoHoldHeaders, CacheDir: compiled(t), FailReload: true,
+		Properties: map[string][]byte{"xds.virtual_host_name": []byte("vh"), "xds.route_name": []byte("mcp")},
+		Log:        func(_ int, _ hostsim.LogLevel, msg string) { logs.add(msg) },
+	}
+	if f.adjust != nil {
+		f.adjust(&c)
+	}
+	return c, logs
+}
+
+func (f simulator) Start(t testing.TB, s Setup) Proxy {
+	t.Helper()
+	c, logs := f.config(t, s)
+	h, err := hostsim.New(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream, err := url.Parse(s.Upstream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &simulated{host: h, logs: logs}
+	o := hostsim.ProxyOptions{AccessLog: p.record, RouteRetries: s.Retries, Pick: f.pick}
+	p.proxy = hostsim.NewProxy(h, upstream, o)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.url = "http://" + l.Addr().String()
+	go func() { _ = p.proxy.Serve(l) }()
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (f simulator) StartError(t testing.TB, s Setup) string {
+	t.Helper()
+	c, _ := f.config(t, s)
+	h, err := hostsim.New(context.Background(), c)
+	if err == nil {
+		_ = h.Close()
+		t.Fatal("the configuration was taken, expected a refusal")
+	}
+	return err.Error()
+}
+
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *lines) add(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, s)
+}
+
+// simulated is a running hostsim.
+type simulated struct {
+	host  *hostsim.Host
+	proxy *hostsim.Proxy
+	url   string
+	logs  *lines
+
+	mu      sync.Mutex
+	records []hostsim.Record
+	once    sync.Once
+}
+
+func (p *simulated) record(r hostsim.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.records = append(p.records, r)
+}
+
+func (p *simulated) URL() string { return p.url }
+
+func (p *simulated) Counter(t testing.TB, name string, labels map[string]string) int64 {
+	var sum int64
+	for full, v := range p.host.Metrics() {
+		if !strings.HasSuffix(full, name) {
+			continue
+		}
+		has := true
+		for k, want := range labels {
+			has = has && strings.Contains(";.;"+full, ";.;"+k+"=.="+want+";.;")
+		}
+		if has {
+			sum += v
+		}
+	}
+	return sum
+}
+
+func (p *simulated) AccessLog(testing.TB) []map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []map[string]string
+	for _, r := range p.records {
+		out = append(out, map[string]string{
+			"status": fmt.Sprint(r.Status), "details": r.Details, "flags": r.Flags,
+			"outcome": r.FilterState["callonce.outcome"], "key_hash": r.FilterState["callonce.key_hash"],
+		})
+	}
+	return out
+}
+
+func (p *simulated) Logs() string {
+	p.logs.mu.Lock()
+	defer p.logs.mu.Unlock()
+	return strings.Join(p.logs.text, "\n")
+}
+
+func (p *simulated) Close() {
+	p.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = p.proxy.Shutdown(ctx)
+		_ = p.proxy.Close()
+		_ = p.host.Close()
+	})
+}
+
+// Every case, under hostsim, with the filter as it ships.
+func TestCases(t *testing.T) {
+	Run(t, simulator{}, func(Case) bool { return true })
+}
+
+// The same with a handful of buckets, so that every key meets every other.
+func TestCasesInASmallTable(t *testing.T) {
+	Run(t, simulator{wasm: small}, func(c Case) bool { return c.Number != 11 && c.Number != 51 })
+}
+
+// The same where the host cannot hold headers.
+func TestCasesHeadersNotHeld(t *testing.T) {
+	Run(t, notHeld{simulator{}}, func(c Case) bool { return c.Number != 11 && c.Number != 51 })
+}
+
+type notHeld struct{ simulator }
+
+func (f notHeld) Start(t testing.TB, s Setup) Proxy {
+	s.NoHoldHeaders = true
+	return f.simulator.Start(t, s)
+}

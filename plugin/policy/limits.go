@@ -1,0 +1,63 @@
+package policy
+
+import "github.com/callonce/callonce/canonical"
+
+// limitsGiven are the names of the limits that the configuration sets itself.
+type limitsGiven map[string]bool
+
+const maxEntries = 65536
+
+// rung is one limit and the name of the level over it.
+type rung struct {
+	name, over string
+	value      func(*Limits) *int
+}
+
+// ladder is every limit that nests, a level before those under it.
+var ladder = []rung{
+	{"entries", "", func(l *Limits) *int { return &l.Entries }},
+	{"entries_per_principal", "entries", func(l *Limits) *int { return &l.EntriesPerPrincipal }},
+	{"entries_per_scope", "entries_per_principal", func(l *Limits) *int { return &l.EntriesPerScope }},
+	{"in_flight", "entries", func(l *Limits) *int { return &l.InFlight }},
+	{"in_flight_per_principal", "in_flight", func(l *Limits) *int { return &l.InFlightPerPrincipal }},
+	{"in_flight_per_scope", "in_flight_per_principal", func(l *Limits) *int { return &l.InFlightPerScope }},
+	{"tombstones_per_scope", "entries_per_scope", func(l *Limits) *int { return &l.TombstonesPerScope }},
+	{"stored_bytes", "", func(l *Limits) *int { return &l.StoredBytes }},
+	{"reply_bytes", "stored_bytes", func(l *Limits) *int { return &l.ReplyBytes }},
+}
+
+func (r *reader) limits(n canonical.Node, at string, l *Limits) limitsGiven {
+	given := limitsGiven{}
+	table := make([]member, 0, len(ladder)+1)
+	for _, step := range ladder {
+		most := maxEntries
+		if step.name == "stored_bytes" || step.name == "reply_bytes" {
+			most = 1 << 30
+		}
+		table = append(table, member{step.name, func(n canonical.Node, at string) {
+			given[step.name] = r.integer(n, at, 1, most, step.value(l))
+		}})
+	}
+	table = append(table, member{"on_full", func(n canonical.Node, at string) {
+		i, _ := r.choice(n, at, "refuse", "evict")
+		l.Evict = i == 1
+	}})
+	r.members(n, at, table)
+	return given
+}
+
+// checkLimits lowers a default to the level over it, and tells of a limit that was
+// set above it.
+func (r *reader) checkLimits(at string, l *Limits, given limitsGiven) {
+	values := map[string]int{}
+	for _, step := range ladder {
+		v := step.value(l)
+		if over, nested := values[step.over]; nested && *v > over {
+			if given[step.name] {
+				r.mistake(child(at, step.name), itoa(*v), "at most "+itoa(over)+", as "+step.over+" is")
+			}
+			*v = over
+		}
+		values[step.name] = *v
+	}
+}

@@ -1,0 +1,159 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/callonce/callonce/canonical"
+)
+
+const (
+	expectKeyPlace = `"header:<name>" or "json:<pointer under /params>"`
+	expectPointer  = "a JSON Pointer such as /sent_at"
+	expectHeader   = "the name of a header"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func (r *reader) keys(n canonical.Node, at string) []KeyPlace {
+	var out []KeyPlace
+	r.each(n, at, func(n canonical.Node, at string) {
+		var s string
+		if !r.text(n, at, expectKeyPlace, 1, 1024, &s) {
+			return
+		}
+		place, ok := parseKeyPlace(s)
+		if !ok {
+			r.wrong(n, at, expectKeyPlace)
+			return
+		}
+		out = append(out, place)
+	})
+	if r.doc.Kind(n) == canonical.Array && r.doc.First(n) == canonical.NoNode {
+		r.mistake(at, "an empty list", "at least one of "+expectKeyPlace)
+	}
+	return out
+}
+
+func parseKeyPlace(s string) (KeyPlace, bool) {
+	if name, ok := strings.CutPrefix(s, "header:"); ok {
+		return KeyPlace{Header: strings.ToLower(name)}, isHeaderName(name)
+	}
+	if ptr, ok := strings.CutPrefix(s, "json:"); ok {
+		below, ok := strings.CutPrefix(ptr, "/params/")
+		return KeyPlace{Pointer: "/" + below}, ok && isPointer("/"+below)
+	}
+	return KeyPlace{}, false
+}
+
+// ArgumentKey gives the name of the argument that carries a key, if the policy reads
+// one directly in arguments.
+func (p *Policy) ArgumentKey() (name string, ok bool) {
+	for _, k := range p.Keys {
+		below, found := strings.CutPrefix(k.Pointer, "/arguments/")
+		if found && !strings.Contains(below, "/") {
+			return strings.ReplaceAll(strings.ReplaceAll(below, "~1", "/"), "~0", "~"), true
+		}
+	}
+	return "", false
+}
+
+func (r *reader) principal(n canonical.Node, at string) []Principal {
+	var out []Principal
+	r.each(n, at, func(n canonical.Node, at string) {
+		var all Principal
+		if r.doc.Kind(n) == canonical.Array {
+			r.each(n, at, func(n canonical.Node, at string) { all = append(all, r.source(n, at, identitySources)) })
+			if len(all) == 0 {
+				r.mistake(at, "an empty list", "at least one of "+expected(identitySources))
+			}
+		} else {
+			all = Principal{r.source(n, at, identitySources)}
+		}
+		out = append(out, all)
+	})
+	return out
+}
+
+// sourceKind is one line of the table of sources: what it looks like, and how the
+// text after its prefix is read.
+type sourceKind struct {
+	shape, prefix string
+	read          func(rest string) (Source, bool)
+}
+
+var (
+	headerSource = sourceKind{`"header:<name>"`, "header:", func(rest string) (Source, bool) {
+		name := strings.ToLower(rest)
+		return Source{Text: "header:" + name, Header: name}, isHeaderName(rest)
+	}}
+	metadataSource = sourceKind{`"metadata:<filter>/<path>"`, "metadata:", func(rest string) (Source, bool) {
+		parts := strings.Split(rest, "/")
+		for _, p := range parts {
+			if p == "" {
+				return Source{}, false
+			}
+		}
+		return Source{Text: "metadata:" + rest, Property: append([]string{"metadata", "filter_metadata"}, parts...)}, len(parts) > 1
+	}}
+	sanSource     = peerSource("uri_san", "uri_san_peer_certificate")
+	subjectSource = peerSource("subject", "subject_peer_certificate")
+
+	identitySources = []sourceKind{headerSource, metadataSource, sanSource, subjectSource}
+	scopeSources    = []sourceKind{headerSource, metadataSource}
+)
+
+func peerSource(name, attribute string) sourceKind {
+	text := "peer:" + name
+	return sourceKind{`"` + text + `"`, text, func(rest string) (Source, bool) {
+		return Source{Text: text, Property: []string{"connection", attribute}, Peer: true}, rest == ""
+	}}
+}
+
+func expected(kinds []sourceKind) string {
+	shapes := make([]string, len(kinds))
+	for i, k := range kinds {
+		shapes[i] = k.shape
+	}
+	return strings.Join(shapes, ", ")
+}
+
+func (r *reader) source(n canonical.Node, at string, kinds []sourceKind) Source {
+	var s string
+	if !r.text(n, at, expected(kinds), 1, 512, &s) {
+		return Source{}
+	}
+	for _, k := range kinds {
+		if rest, ok := strings.CutPrefix(s, k.prefix); ok {
+			if src, ok := k.read(rest); ok {
+				return src
+			}
+		}
+	}
+	r.wrong(n, at, expected(kinds))
+	return Source{}
+}
+
+// isHeaderName reports whether s is a token of RFC 9110 section 5.6.2.
+func isHeaderName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isPointer reports whether s is a JSON Pointer (RFC 6901) to something below the root.
+func isPointer(s string) bool {
+	if !strings.HasPrefix(s, "/") {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] == '~' && (i+1 == len(s) || s[i+1] != '0' && s[i+1] != '1') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,61 @@
+package policy
+
+import "time"
+
+const defaultMaxRequestBytes = 983040
+
+var (
+	allKeys = []string{
+		"header:Idempotency-Key",
+		"header:X-Idempotency-Key",
+		"json:/params/idempotencyKey",
+		"json:/params/_meta/callonce.dev~1idempotency-key",
+		"json:/params/arguments/idempotency_key",
+	}
+	large = Limits{
+		Entries: 16384, EntriesPerPrincipal: 8192, EntriesPerScope: 8192,
+		InFlight: 512, InFlightPerPrincipal: 128, InFlightPerScope: 128,
+		TombstonesPerScope: 256, ReplyBytes: 32 << 10, StoredBytes: 64 << 20,
+	}
+)
+
+var presetNames = []string{"gateway", "sep3182", "derived", "forward"}
+
+// defaults gives what a policy of a preset starts from (contract, section 5).
+// Anything can be overridden.
+func defaults(preset Preset) Policy {
+	p := Policy{
+		Preset: preset, TTL: 5 * time.Minute, MaxRequestBytes: defaultMaxRequestBytes, Limits: large,
+		Unlisted: Tool{Match: "*", Guard: GuardOptional, Window: 10 * time.Minute},
+	}
+	keys := allKeys
+	switch preset {
+	case Gateway:
+		keys = []string{"header:Idempotency-Key"}
+		p.BindRequestID, p.Session, p.RefuseStray = true, true, true
+		p.Limits = Limits{
+			Entries: 256, EntriesPerPrincipal: 64, EntriesPerScope: 32,
+			InFlight: 32, InFlightPerPrincipal: 8, InFlightPerScope: 4,
+			TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
+		}
+	case SEP3182:
+		keys = []string{"json:/params/idempotencyKey"}
+		p.Reply, p.Advertise = ReplyJSONRPC, true
+	case Derived:
+		keys = []string{"json:/params/arguments/idempotency_key"}
+		p.Unlisted.Guard, p.Unlisted.ReleaseToolError = GuardDerived, true
+		p.KeyPerTool, p.Strip, p.Advertise = true, true, true
+		p.Reply, p.MarkMeta = ReplyToolResult, true
+		p.Limits.ReplyBytes = 64 << 10
+	case Forward:
+		keys = []string{"json:/params/arguments/idempotency_key"}
+		p.Unlisted.RetryUnknown = true
+		p.Strip, p.ForwardKey, p.Advertise = true, "x-idempotency-key", true
+		p.Reply = ReplyToolResult
+	}
+	for _, k := range keys {
+		place, _ := parseKeyPlace(k)
+		p.Keys = append(p.Keys, place)
+	}
+	return p
+}
