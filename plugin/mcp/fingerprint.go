@@ -15,7 +15,7 @@ type Shape struct {
 // Fingerprint is the SHA-256 over the canonical form of
 // {"method":"tools/call","params":P}, P being all of params but _meta and the key
 // places, with absent or null arguments as {}. buf is scratch; it is returned for
-// reuse.
+// reuse. What one Shape excludes stays out until the next Read: a call has one Shape.
 func (r *Request) Fingerprint(buf []byte, s Shape) ([32]byte, []byte) {
 	buf = r.AppendIntent(buf[:0], s)
 	return sha256.Sum256(buf), buf
@@ -50,19 +50,23 @@ func (r *Request) AppendIntent(dst []byte, s Shape) []byte {
 		if !argued && canonical.CompareNames(name, []byte("arguments")) >= 0 {
 			argued = true
 			if m != r.args {
-				dst = appendMember(dst, open, []byte("arguments"))
-				dst = append(dst, "{}"...)
+				dst = appendNoArguments(dst, open)
 			}
 		}
-		dst = appendMember(dst, open, name)
 		if m == r.args && r.doc.Kind(m) == canonical.Null {
-			dst = append(dst, "{}"...)
+			dst = appendNoArguments(dst, open)
 			continue
 		}
-		dst = r.doc.Append(dst, m)
+		dst = r.doc.Append(appendMember(dst, open, name), m)
 	}
-	// A call has a name, and "arguments" sorts before "name": it is there by now.
+	if !argued {
+		dst = appendNoArguments(dst, open)
+	}
 	return append(dst, "}}"...)
+}
+
+func appendNoArguments(dst []byte, open int) []byte {
+	return append(appendMember(dst, open, []byte("arguments")), "{}"...)
 }
 
 func appendMember(dst []byte, open int, name []byte) []byte {

@@ -3,47 +3,75 @@ package mcp
 import (
 	"encoding/base64"
 	"strings"
+	"unicode/utf8"
+)
+
+const (
+	typeJSON   = "application/json"
+	typeEvents = "text/event-stream"
 )
 
 // IsJSON reports whether a Content-Type is application/json: any parameters, any
 // case (RFC 9110 section 8.3.1).
-func IsJSON(contentType string) bool { return isType(contentType, "application/json") }
+func IsJSON(contentType string) bool { return isType(contentType, typeJSON) }
 
 // IsEventStream reports whether a Content-Type is text/event-stream.
-func IsEventStream(contentType string) bool { return isType(contentType, "text/event-stream") }
+func IsEventStream(contentType string) bool { return isType(contentType, typeEvents) }
 
 func isType(contentType, want string) bool {
-	if i := strings.IndexByte(contentType, ';'); i >= 0 {
-		contentType = contentType[:i]
-	}
-	return strings.EqualFold(strings.Trim(contentType, " \t"), want)
+	name, _, _ := strings.Cut(contentType, ";")
+	return equalFold(strings.Trim(name, " \t"), want)
 }
+
+// equalFold compares with an ASCII word but for case. What Unicode folds to an ASCII
+// letter takes more bytes than the letter.
+func equalFold(s, word string) bool { return len(s) == len(word) && strings.EqualFold(s, word) }
 
 // IsIdentity reports whether a Content-Encoding changes nothing.
 func IsIdentity(encoding string) bool {
 	for _, e := range strings.Split(encoding, ",") {
-		if e = strings.Trim(e, " \t"); e != "" && !strings.EqualFold(e, "identity") {
+		if e = strings.Trim(e, " \t"); e != "" && !equalFold(e, "identity") {
 			return false
 		}
 	}
 	return true
 }
 
-// OnlyEvents reports whether a client takes event streams and no JSON.
-func OnlyEvents(accept string) bool {
-	events := false
+// OnlyEvents reports whether a client takes event streams and no JSON (RFC 9110
+// section 12.5.1). A client that says nothing takes either.
+func OnlyEvents(accept string) bool { return takes(accept, typeEvents) && !takes(accept, typeJSON) }
+
+// takes reports whether one of the ranges of an Accept header fits a type; the most
+// specific one decides, and weight 0 means that it is not wanted.
+func takes(accept, want string) bool {
+	family, _, _ := strings.Cut(want, "/")
+	best, taken := 0, false
 	for _, a := range strings.Split(accept, ",") {
-		if i := strings.IndexByte(a, ';'); i >= 0 {
-			a = a[:i]
+		fit := 0
+		switch {
+		case isType(a, want):
+			fit = 3
+		case isType(a, family+"/*"):
+			fit = 2
+		case isType(a, "*/*"):
+			fit = 1
 		}
-		switch a = strings.ToLower(strings.Trim(a, " \t")); a {
-		case "text/event-stream":
-			events = true
-		case "application/json", "application/*", "*/*":
-			return false
+		if fit > best {
+			best, taken = fit, !unwanted(a)
 		}
 	}
-	return events
+	return taken
+}
+
+// unwanted reports whether a media range has the weight 0.
+func unwanted(mediaRange string) bool {
+	for _, p := range strings.Split(mediaRange, ";") {
+		name, weight, _ := strings.Cut(strings.Trim(p, " \t"), "=")
+		if equalFold(name, "q") && weight != "" && strings.Trim(weight, "0.") == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // HeaderKey reads a key out of one header line: 1 to 255 visible ASCII characters,
@@ -93,7 +121,9 @@ func unquote(s string) (string, bool) {
 }
 
 // RoutingName decodes an Mcp-Name header, which carries a name that does not fit a
-// header as =?base64?…?= (MCP 2026-07-28). ok is false for a broken encoding.
+// header as =?base64?…?= (MCP 2026-07-28, value encoding). The markers are exact; a
+// value that lacks one of them is literal. ok is false for an encoding that is not the
+// one of its name: no base64, no padding, bits behind the last byte, not UTF-8.
 func RoutingName(value string) (name string, ok bool) {
 	inner, found := strings.CutPrefix(value, "=?base64?")
 	if !found {
@@ -101,8 +131,11 @@ func RoutingName(value string) (name string, ok bool) {
 	}
 	inner, found = strings.CutSuffix(inner, "?=")
 	if !found {
-		return "", false
+		return value, true
 	}
 	b, err := base64.StdEncoding.DecodeString(inner)
-	return string(b), err == nil
+	if err != nil || !utf8.Valid(b) || base64.StdEncoding.EncodeToString(b) != inner {
+		return "", false
+	}
+	return string(b), true
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"strconv"
 
 	"github.com/callonce/callonce/canonical"
@@ -30,7 +31,7 @@ var (
 	KeyRequired = Refusal{Type: "idempotency_key_required", Status: 400, Code: -31402, MayHaveRun: "no", Retry: "after_fix",
 		Message: "This call was not run: the tool takes calls with an idempotency key only. Make up a key for this intent, send it with the call, and send the same key again if you repeat the call."}
 	IdentityRequired = Refusal{Type: "idempotency_requires_verified_identity", Status: 400, Code: -31403, MayHaveRun: "no", Retry: "after_fix",
-		Message: "This call was not run: it carries an idempotency key, but the proxy knows no verified identity to keep the key under."}
+		Message: "This call was not run: it is to be guarded against running twice, but the proxy knows no verified identity to remember it under."}
 	Conflict = Refusal{Type: "idempotency_key_conflict", Status: 409, Code: -31409, MayHaveRun: "unknown", Retry: "new_key_if_new_intent",
 		Message: "This call was not run: its idempotency key was already used for a call with other arguments. If you mean a new call, use a new key. If you mean to repeat the first call, send exactly its arguments."}
 	InFlight = Refusal{Type: "idempotency_in_flight", Status: 409, Code: -31410, MayHaveRun: "running", Retry: "same_key_later", RetryAfter: 1,
@@ -52,7 +53,7 @@ func withStatus(r Refusal, status int) Refusal {
 }
 
 // AppendError appends the refusal as a JSON-RPC error. id is the caller's id token
-// (nil → null), operation the call's public name (16 hex digits, "" = none known),
+// (empty → null), operation the call's public name (16 hex digits, "" = none known),
 // statusTool the tool that tells a call's state ("" = none). detail, where given, says
 // more precisely what was wrong; it must hold nothing that the caller sent.
 func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail string) []byte {
@@ -80,7 +81,7 @@ func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail stri
 
 func appendHead(dst, id []byte, code int) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	if id == nil {
+	if len(id) == 0 {
 		id = []byte("null")
 	}
 	dst = append(dst, id...)
@@ -93,7 +94,7 @@ func appendHead(dst, id []byte, code int) []byte {
 func (f *Refusal) text(statusTool, detail string) []byte {
 	b := append([]byte(nil), f.Message...)
 	if detail != "" {
-		b = append(b, ": "...)
+		b = append(bytes.TrimSuffix(b, []byte(".")), ": "...)
 		b = append(b, detail...)
 	}
 	if f.Advice != "" && statusTool != "" {

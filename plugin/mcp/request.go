@@ -33,7 +33,6 @@ type Request struct {
 	params canonical.Node
 	args   canonical.Node // NoNode when absent
 	keys   []bodyKey
-	order  []byte
 }
 
 type bodyKey struct {
@@ -44,16 +43,14 @@ type bodyKey struct {
 // Read reads body strictly (canonical.Doc) and decides what it is. places are the
 // JSON Pointers below params where a key may stand.
 func (r *Request) Read(body []byte, places []string) {
-	*r = Request{doc: r.doc, keys: r.keys[:0], params: canonical.NoNode, args: canonical.NoNode, Offset: -1}
+	r.reset()
 	err := r.doc.Parse(body)
 	root := r.doc.Root()
 	if err != nil {
 		if at, ok := err.(*canonical.Error); ok {
 			r.Offset = at.Offset
 		}
-		r.findID(root)
-		r.findKeys(r.member(root, "params"), places)
-		r.ambiguous("a body that is not one strict JSON value")
+		r.readBroken(root, places)
 		return
 	}
 	switch r.doc.Kind(root) {
@@ -64,18 +61,25 @@ func (r *Request) Read(body []byte, places []string) {
 	}
 }
 
+func (r *Request) reset() {
+	*r = Request{doc: r.doc, keys: r.keys[:0], params: canonical.NoNode, args: canonical.NoNode, Offset: -1}
+}
+
 func (r *Request) ambiguous(defect string) {
 	r.Kind, r.Defect = Ambiguous, defect
 }
 
-// member is doc.Member for a document that may be cut short: a member counts only
-// when it was read whole before the first defect, containers excepted, since the
-// defect may lie inside.
-func (r *Request) member(obj canonical.Node, name string) canonical.Node {
-	if obj == canonical.NoNode {
-		return canonical.NoNode
+// readBroken takes from a body with a defect what was read whole before it.
+func (r *Request) readBroken(root canonical.Node, places []string) {
+	r.ambiguous("a body that is not one strict JSON value")
+	if r.doc.Kind(root) == canonical.Object {
+		r.findID(root)
+		r.findKeys(r.doc.Member(root, "params"), places)
+		return
 	}
-	return r.doc.Member(obj, name)
+	for e := r.doc.First(root); e != canonical.NoNode; e = r.doc.Next(e) {
+		r.findKeys(r.doc.Member(e, "params"), places)
+	}
 }
 
 // readBatch looks into a batch (a JSON-RPC feature of 2025-03-26 only): one that
@@ -138,7 +142,7 @@ func (r *Request) readMessage(root canonical.Node, places []string) {
 
 // findID takes the id's token when it is a string or an integer.
 func (r *Request) findID(root canonical.Node) {
-	id := r.member(root, "id")
+	id := r.doc.Member(root, "id")
 	if id == canonical.NoNode || !r.doc.Complete(id) {
 		return
 	}
@@ -223,15 +227,28 @@ func (r *Request) State(dst []byte) []byte {
 }
 
 // CallsNoTool reports whether the prefix of a body already shows that it is no
-// tools/call: its method was read and is another, or it is a response.
+// tools/call: its method was read and is another, or it is a response. A second
+// method, or one in another case, shows nothing: a server may take that one.
 func (r *Request) CallsNoTool(prefix []byte) bool {
+	r.reset()
 	_ = r.doc.Parse(prefix) // cut short: always an error, and the tape is what counts
 	root := r.doc.Root()
-	if root == canonical.NoNode || r.doc.Kind(root) != canonical.Object || r.hasTwin(root, "method") {
+	if r.doc.Kind(root) != canonical.Object {
 		return false
 	}
-	if m := r.doc.Member(root, "method"); m != canonical.NoNode {
-		return r.doc.Complete(m) && !r.isCall(m)
+	shown := false
+	for m := r.doc.First(root); m != canonical.NoNode; m = r.doc.Next(m) {
+		switch name := r.doc.Name(m); {
+		case string(name) == "method":
+			if !r.doc.Complete(m) || r.isCall(m) {
+				return false
+			}
+			shown = true
+		case bytes.EqualFold(name, []byte("method")):
+			return false
+		case string(name) == "result", string(name) == "error":
+			shown = true
+		}
 	}
-	return r.doc.Member(root, "result") != canonical.NoNode || r.doc.Member(root, "error") != canonical.NoNode
+	return shown
 }

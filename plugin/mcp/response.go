@@ -49,10 +49,15 @@ func (r *Response) Read(message, id []byte) Answer {
 		return NotOurs
 	}
 	r.IDStart, r.IDEnd = r.doc.Span(n)
-	result := r.doc.Member(root, "result")
-	if failed := r.doc.Member(root, "error") != canonical.NoNode; failed == (result != canonical.NoNode) {
+	// Serialisers that write out every member of a class write null for the one of the
+	// two that is not there.
+	result, failure := r.doc.Member(root, "result"), r.doc.Member(root, "error")
+	failed := failure != canonical.NoNode && r.doc.Kind(failure) != canonical.Null
+	succeeded := result != canonical.NoNode && !(failed && r.doc.Kind(result) == canonical.Null)
+	switch {
+	case failed == succeeded:
 		return NotOurs // neither, or both: no JSON-RPC response
-	} else if failed {
+	case failed:
 		return Result
 	}
 	return r.resultType(result)

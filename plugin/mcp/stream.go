@@ -3,9 +3,10 @@ package mcp
 import "bytes"
 
 // Events reads a server-sent event stream (WHATWG HTML, section 9.2.6) chunk by
-// chunk and hands out the data of each event. It holds at most Cap bytes of one
-// event; a longer one is dropped and told by Oversize. The zero value with a Cap is
-// ready.
+// chunk and hands out the data of each event that has any. An event whose data is
+// longer than Cap bytes is dropped and told by Oversize. It holds at most Cap bytes of
+// an event and as many, with the field's name, of a line. The zero value with a Cap
+// is ready.
 type Events struct {
 	Cap      int
 	Oversize bool // an event was longer than Cap
@@ -42,20 +43,27 @@ func (e *Events) Feed(chunk []byte, event func(data []byte) bool) {
 			line = e.line
 		}
 		chunk = chunk[i+1:]
-		ended := e.endLine(line)
-		if ended && event(e.data) {
-			return
+		if !e.endLine(line) {
+			continue
 		}
-		if ended {
-			e.data = e.data[:0]
+		stop := event(e.data)
+		e.data = e.data[:0]
+		if stop {
+			return
 		}
 	}
 }
 
+// longestHead is the most that can stand before a line's data: on the first line, a
+// byte order mark too.
+const longestHead = len(byteOrderMark + "data: ")
+
+const byteOrderMark = "\xEF\xBB\xBF"
+
 // keep holds a part of a line until its end comes. Of a line that is too long it
 // keeps the beginning, which tells the field's name.
 func (e *Events) keep(part []byte) {
-	if room := e.Cap + len("data: ") - len(e.line); len(part) > room {
+	if room := e.Cap + longestHead - len(e.line); len(part) > room {
 		e.cutLine = true
 		part = part[:max(room, 0)]
 	}
@@ -68,7 +76,7 @@ func (e *Events) endLine(line []byte) bool {
 	e.line, e.cutLine = e.line[:0], false
 	if !e.begun {
 		e.begun = true
-		line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
+		line = bytes.TrimPrefix(line, []byte(byteOrderMark))
 	}
 	if len(line) == 0 {
 		return e.endEvent()
