@@ -7,92 +7,132 @@ import (
 )
 
 // Layout is the table's shape. It never depends on the configuration, so that two
-// configurations, or two builds, work on one table.
+// configurations work on one table; a build with another shape refuses to start on it.
 type Layout struct {
 	Buckets    int // number of buckets
 	Ways       int // most entries in one bucket
 	PieceBytes int // size of a piece of a reply ring
+	Pages      int // number of pages; 0 = Buckets/16, at least 1
+	Holders    int // most workers, dead ones of a while ago too; 0 = 256, at most 4096
+	SweepSteps int // most records that one tick looks at; 0 = an eighth of all
 }
 
 // DefaultLayout is what the filter is built with. Measured (ledger.md): 4,096
-// buckets that hold only the ways in use stay flat up to 65,536 entries.
-var DefaultLayout = Layout{Buckets: 4096, Ways: 64, PieceBytes: 4096}
+// buckets that hold only the ways in use stay flat up to 65,536 entries. With a tick a
+// second a pass of the sweep takes nine seconds.
+var DefaultLayout = Layout{Buckets: 4096, Ways: 64, PieceBytes: 4096, Pages: 256, Holders: 256, SweepSteps: 512}
+
+func (l Layout) filled() Layout {
+	if l.Pages == 0 {
+		l.Pages = max(l.Buckets/16, 1)
+	}
+	if l.Holders == 0 {
+		l.Holders = 256
+	}
+	l.Holders = min(l.Holders, 1<<placeBits)
+	if l.SweepSteps == 0 {
+		l.SweepSteps = max((l.Buckets+2*l.Pages)/8, 1)
+	}
+	return l
+}
 
 // maxTries bounds every compare-and-swap loop: a worker that loses that often gives
 // up and the call is refused, so that no callback runs without end.
 const maxTries = 64
 
-// Env is what a store needs of the worker that it runs in.
-type Env struct {
-	Table  Table
-	Now    func() Mono
-	Random func(into []byte) // unpredictable bytes
-	Log    func(text string)
-}
-
 // Shared is the store in the host's shared data. The compare-and-swap on a bucket
 // is the only deciding step of a key. It belongs to one worker: not for concurrent
 // use.
 type Shared struct {
-	table       Table
-	now         func() Mono
-	log         func(string)
-	layout      Layout
-	prefix      string
-	salt        [16]byte
-	incarnation uint64 // of this VM; a reloaded VM is another holder
+	table  Table
+	now    func() Mono
+	random func([]byte)
+	log    func(string)
+	live   func(Token) bool
+	count  func(Notice, string)
+	census func(string, Census)
 
-	bucketKeys []string
-	buf        []byte
-	pending    []pendingSettle
+	layout   Layout
+	prefix   string
+	salt     [2]uint64
+	pageSalt uint64
+	self     self
+	policies policies
+
+	bucketKeys, pageKeys []string
+	buf, pageBuf         []byte // scratch of one call
+	open                 opened
+	pending              []pendingSettle
+	sweep                sweep
+	sweeping             bool
+	seen                 []self // signs of life read in this step of the sweep
+	freed                []change
+	evictable            map[uint64]*candidates
+	scans                int // full scans for candidates left until the next tick
+	warned               map[string]bool
 }
 
-type pendingSettle struct {
-	hold    Hold
-	outcome Outcome
-}
-
-// Open proves that the host's table can insert if absent, agrees with the other
-// workers on a salt, and gives this worker its incarnation. The error says what the
-// host did.
+// Open proves that the host's table can insert if absent, and agrees with the other
+// workers on a salt. The error says what the host did.
 func Open(env Env, namespace string, layout Layout) (*Shared, error) {
+	layout = layout.filled()
 	s := &Shared{
-		table: env.Table, now: env.Now, log: env.Log, layout: layout,
+		table: env.Table, now: env.Now, random: env.Random, log: env.Log,
+		live: env.Live, count: env.Count, census: env.Census,
+		layout:     layout,
 		prefix:     "callonce/" + namespace + "/",
 		bucketKeys: make([]string, layout.Buckets),
+		pageKeys:   make([]string, layout.Pages),
+		evictable:  map[uint64]*candidates{},
+		scans:      scansPerTick,
+		warned:     map[string]bool{},
 	}
-	var b [8]byte
-	env.Random(b[:])
-	s.incarnation = le.Uint64(b[:])
-	if err := s.prove(env.Random); err != nil {
+	for _, name := range env.Policies {
+		s.policies.digest(name)
+	}
+	if err := s.prove(); err != nil {
 		return nil, err
 	}
+	var b [8]byte
+	s.random(b[:])
+	s.sweep.me = le.Uint64(b[:])
 	return s, nil
 }
 
-// prove inserts a sentinel twice. Its value is the salt of the bucket hash: without
-// one, chosen keys could fill few buckets.
-func (s *Shared) prove(random func([]byte)) error {
+// The sentinel holds the salt of the hashes, without which chosen keys could fill few
+// buckets, and the table's shape.
+//
+//	sentinel  magic 'c' 's', format, 0 | salt 24 | buckets, pages, piece bytes, holders u32
+const (
+	sentinelFormat = 1
+	sentinelSize   = 44
+)
+
+// prove inserts the sentinel twice: the second must fail.
+func (s *Shared) prove() error {
 	key := s.prefix + "sentinel"
 	v, _, found, err := s.table.Get(key)
 	if err != nil {
 		return errors.New("shared data cannot be read: " + err.Error())
 	}
 	if !found {
-		var salt [16]byte
-		random(salt[:])
 		// Losing here is fine: another worker was first, and its salt counts.
-		if _, err := s.table.Set(key, salt[:], InsertIfAbsent); err != nil {
+		if _, err := s.table.Set(key, s.sentinel(), InsertIfAbsent); err != nil {
 			return errors.New("shared data cannot be written: " + err.Error())
 		}
 		if v, _, found, err = s.table.Get(key); err != nil || !found {
 			return errors.New("shared data does not keep what was written")
 		}
 	}
-	if len(v) != len(s.salt) {
-		return errors.New("shared data holds foreign bytes at the key " + key + ": expected 16 bytes, found " + strconv.Itoa(len(v)))
+	if len(v) != sentinelSize || v[0] != 'c' || v[1] != 's' || v[2] != sentinelFormat {
+		return errors.New("shared data holds foreign bytes at the key " + key + ": expected a sentinel of " +
+			strconv.Itoa(sentinelSize) + " bytes, found " + strconv.Itoa(len(v)))
 	}
-	copy(s.salt[:], v)
+	if mine := s.sentinel(); string(mine[28:]) != string(v[28:]) {
+		return errors.New("shared data at the key " + key + " was laid out by a build with another number of buckets, pages or places: give this build another namespace or vm_id")
+	}
+	s.salt = [2]uint64{le.Uint64(v[4:]), le.Uint64(v[12:])}
+	s.pageSalt = le.Uint64(v[20:])
 	overwritten, err := s.table.Set(key, v, InsertIfAbsent)
 	if err != nil {
 		return errors.New("shared data cannot be written: " + err.Error())
@@ -103,12 +143,28 @@ func (s *Shared) prove(random func([]byte)) error {
 	return nil
 }
 
-func (s *Shared) bucketKey(id *[32]byte) string {
-	var in [48]byte
-	copy(in[:], s.salt[:])
-	copy(in[16:], id[:])
-	h := sha256.Sum256(in[:])
-	n := int(le.Uint64(h[:]) % uint64(s.layout.Buckets))
+func (s *Shared) sentinel() []byte {
+	b := append(make([]byte, 0, sentinelSize), 'c', 's', sentinelFormat, 0)
+	var salt [24]byte
+	s.random(salt[:])
+	b = append(b, salt[:]...)
+	for _, n := range []int{s.layout.Buckets, s.layout.Pages, s.layout.PieceBytes, s.layout.Holders} {
+		b = le.AppendUint32(b, uint32(n))
+	}
+	return b
+}
+
+// bucketOf places an id, which is a hash already; the salt keeps the place from those
+// who choose keys.
+func (s *Shared) bucketOf(id *[32]byte) int {
+	h := s.salt[0]
+	for i := 0; i < len(id); i += 8 {
+		h = mix(h^le.Uint64(id[i:])) + s.salt[1]
+	}
+	return int(mix(h) % uint64(s.layout.Buckets))
+}
+
+func (s *Shared) bucketKey(n int) string {
 	if s.bucketKeys[n] == "" {
 		s.bucketKeys[n] = s.prefix + "b/" + strconv.Itoa(n)
 	}
@@ -124,137 +180,46 @@ func (s *Shared) read(key string) (bucket, uint32, bool) {
 	case !found:
 		return nil, InsertIfAbsent, true
 	case !bucket(v).valid():
-		s.log("foreign bytes in shared data at " + key + ": calls of this bucket are refused")
+		s.foreign(key)
 		return nil, 0, false
 	}
 	return v, cas, true
 }
 
-// Ask implements Store. It always answers at once.
-func (s *Shared) Ask(_ Token, c Claim) (Answer, bool) {
-	key := s.bucketKey(&c.ID)
-	for range maxTries {
-		b, cas, ok := s.read(key)
-		if !ok {
-			return Answer{Verdict: RefusedUnavailable}, true
-		}
-		now := s.now()
-		e, found := b.find(&c.ID)
-		v := decide(e, found, &c, now)
-		if v == Replay {
-			return s.replay(e), true
-		}
-		if v != First {
-			return Answer{Verdict: v}, true
-		}
-		hold, got := s.claim(key, b, cas, &c, now)
-		if got != lost {
-			return Answer{Verdict: got, Hold: hold}, true
-		}
+// foreign tells, once for each key, that a record is not one of ours.
+func (s *Shared) foreign(key string) {
+	if s.warned[key] {
+		return
 	}
-	return Answer{Verdict: RefusedUnavailable}, true
+	s.warned[key] = true
+	s.log("foreign bytes in shared data at " + key + ": left alone, and what depends on it is refused")
+	s.tell(Foreign, "")
 }
 
-// lost is what claim says when another worker changed the bucket in between.
-const lost Verdict = 255
-
-// claim writes the entry with the cas that the decision was read with, never a
-// fresh one: between the two nothing may have changed.
-func (s *Shared) claim(key string, b bucket, cas uint32, c *Claim, now Mono) (Hold, Verdict) {
-	fence := b.fence() + 1
-	buf := appendHeader(s.buf[:0], b, fence)
-	buf, ways := appendLive(buf, b, &c.ID, now)
-	if ways >= s.layout.Ways {
-		s.buf = buf
-		return Hold{}, RefusedCapacity
-	}
-	s.buf = appendClaim(buf, c, fence, s.incarnation, now)
-	won, err := s.table.Set(key, s.buf, cas)
-	switch {
-	case err != nil:
-		return Hold{}, RefusedUnavailable
-	case !won:
-		return Hold{}, lost
-	}
-	return Hold{ID: c.ID, Fence: fence, Claimed: now, Budget: c.Budget, Terms: c.Terms}, First
+// policies are the names of policies by the digests that records hold.
+type policies struct {
+	digests map[string]uint64
+	names   map[uint64]string
 }
 
-func (s *Shared) replay(e entry) Answer {
-	r, ok := s.fetch(e)
-	if !ok {
-		// Shed under pressure, or overwritten: the call ran all the same.
-		return Answer{Verdict: RefusedNotReplayable}
+func (p *policies) digest(name string) uint64 {
+	if d, ok := p.digests[name]; ok {
+		return d
 	}
-	return Answer{Verdict: Replay, Reply: r}
+	if p.digests == nil {
+		p.digests, p.names = map[string]uint64{}, map[uint64]string{}
+	}
+	h := sha256.Sum256([]byte(name))
+	d := le.Uint64(h[:])
+	p.digests[name], p.names[d] = d, name
+	return d
 }
 
-// Settle implements Store.
-func (s *Shared) Settle(h Hold, o Outcome) Settled {
-	var at place
-	if o.Event == Complete {
-		// The reply first, the entry after it: whoever reads "completed" finds the reply.
-		var ok bool
-		if at, ok = s.keep(&h, &o.Reply); !ok {
-			o = Outcome{Event: BuryNotReplayable}
-		}
-	}
-	done := s.apply(&h, o.Event, at)
-	if done == Pending {
-		// Where no reply can be kept until then, the entry says that it ran.
-		if o.Event == Complete {
-			o = Outcome{Event: BuryNotReplayable}
-		}
-		s.pending = append(s.pending, pendingSettle{h, o})
-	}
-	return done
-}
+// notice counts something that happened to an entry.
+func (s *Shared) notice(n Notice, e entry) { s.tell(n, s.policies.names[e.policy()]) }
 
-func (s *Shared) apply(h *Hold, ev Event, at place) Settled {
-	key := s.bucketKey(&h.ID)
-	for range maxTries {
-		b, cas, ok := s.read(key)
-		if !ok {
-			return Pending
-		}
-		now := s.now()
-		e, found := b.find(&h.ID)
-		next, may := settle(e, found, h, s.incarnation, ev)
-		if !may {
-			return Fenced
-		}
-		buf := appendHeader(s.buf[:0], b, b.fence())
-		buf, _ = appendLive(buf, b, &h.ID, now)
-		if next != Free {
-			start := len(buf)
-			buf = append(buf, e...)
-			w := entry(buf[start:])
-			w[offState] = byte(next)
-			le.PutUint64(w[offExpires:], uint64(expires(w.claimed(), now, h.Terms)))
-			le.PutUint64(w[offSettled:], uint64(now))
-			w.setPlace(at)
-		}
-		s.buf = buf
-		done, err := s.table.Set(key, s.buf, cas)
-		if err != nil {
-			return Pending
-		}
-		if done {
-			return Applied
-		}
-	}
-	return Pending
-}
-
-// Forget implements Store: nothing waits here.
-func (s *Shared) Forget(Token) {}
-
-// Tick implements Store: what could not be settled is tried again.
-func (s *Shared) Tick(Mono) {
-	again := s.pending
-	s.pending = nil
-	for _, p := range again {
-		if s.apply(&p.hold, p.outcome.Event, place{}) == Pending {
-			s.pending = append(s.pending, p)
-		}
+func (s *Shared) tell(n Notice, policy string) {
+	if s.count != nil {
+		s.count(n, policy)
 	}
 }

@@ -40,7 +40,7 @@ const (
 	RefusedUnavailable
 )
 
-// Event ends a hold.
+// Event changes an entry's state.
 type Event uint8
 
 const (
@@ -53,28 +53,89 @@ const (
 	// BuryNotReplayable leaves a tombstone: it ran, the answer cannot be kept.
 	BuryNotReplayable
 
-	events = 4
+	// The events below are nobody's word: the ledger sees them itself.
+
+	// LoseLease: the holder was silent for the lease, or lost the stream.
+	LoseLease
+	// GiveUp makes room for another entry.
+	GiveUp
+
+	events     = 6
+	heldEvents = 4 // those that need a hold
 )
 
 // fenced marks an event that a state does not take.
 const fenced State = 255
 
-// row is what a state answers to a claim, and what each event of its own holder
-// (same id, same fence) makes of it.
+// counts is what an entry uses up of the limits: as an entry, in flight, and as a
+// tombstone, spent or reserved.
+type counts struct{ entries, inFlight, tombs int32 }
+
+func (a counts) plus(b counts) counts {
+	return counts{a.entries + b.entries, a.inFlight + b.inFlight, a.tombs + b.tombs}
+}
+
+func (a counts) minus(b counts) counts {
+	return counts{a.entries - b.entries, a.inFlight - b.inFlight, a.tombs - b.tombs}
+}
+
+// row is what a state answers to a claim of the same or another fingerprint (retry:
+// the same, where the claim may take an unknown outcome over), what each event makes
+// of it, whether it ends by time, and what it counts.
 type row struct {
-	same, other Verdict
-	next        [events]State
+	same, retry, other Verdict
+	next               [events]State
+	timed              bool
+	counts             counts
 }
 
 // table is the whole state machine. A settled entry takes a later word of its own
 // holder only where that is worse: an answer whose end turned out broken, or a
-// reply that was cut after it had been judged.
+// reply that was cut after it had been judged. In flight and tombstones are never
+// given up.
 var table = [states]row{
-	Free:          {First, First, [events]State{Complete: fenced, Release: fenced, BuryUnknown: fenced, BuryNotReplayable: fenced}},
-	InFlight:      {RefusedInFlight, RefusedConflict, [events]State{Complete: Completed, Release: Free, BuryUnknown: Unknown, BuryNotReplayable: NotReplayable}},
-	Completed:     {Replay, RefusedConflict, [events]State{Complete: fenced, Release: fenced, BuryUnknown: Unknown, BuryNotReplayable: NotReplayable}},
-	Unknown:       {RefusedUnknown, RefusedConflict, [events]State{Complete: fenced, Release: fenced, BuryUnknown: fenced, BuryNotReplayable: fenced}},
-	NotReplayable: {RefusedNotReplayable, RefusedConflict, [events]State{Complete: fenced, Release: fenced, BuryUnknown: Unknown, BuryNotReplayable: fenced}},
+	Free: {
+		same: First, retry: First, other: First,
+		next: [events]State{
+			Complete: fenced, Release: fenced, BuryUnknown: fenced, BuryNotReplayable: fenced,
+			LoseLease: fenced, GiveUp: fenced,
+		},
+	},
+	InFlight: {
+		same: RefusedInFlight, retry: RefusedInFlight, other: RefusedConflict,
+		next: [events]State{
+			Complete: Completed, Release: Free, BuryUnknown: Unknown, BuryNotReplayable: NotReplayable,
+			LoseLease: Unknown, GiveUp: fenced,
+		},
+		counts: counts{entries: 1, inFlight: 1, tombs: 1},
+	},
+	Completed: {
+		same: Replay, retry: Replay, other: RefusedConflict,
+		next: [events]State{
+			Complete: fenced, Release: fenced, BuryUnknown: Unknown, BuryNotReplayable: NotReplayable,
+			LoseLease: fenced, GiveUp: Free,
+		},
+		timed:  true,
+		counts: counts{entries: 1},
+	},
+	Unknown: {
+		same: RefusedUnknown, retry: First, other: RefusedConflict,
+		next: [events]State{
+			Complete: fenced, Release: fenced, BuryUnknown: fenced, BuryNotReplayable: fenced,
+			LoseLease: fenced, GiveUp: fenced,
+		},
+		timed:  true,
+		counts: counts{entries: 1, tombs: 1},
+	},
+	NotReplayable: {
+		same: RefusedNotReplayable, retry: RefusedNotReplayable, other: RefusedConflict,
+		next: [events]State{
+			Complete: fenced, Release: fenced, BuryUnknown: Unknown, BuryNotReplayable: fenced,
+			LoseLease: fenced, GiveUp: fenced,
+		},
+		timed:  true,
+		counts: counts{entries: 1, tombs: 1},
+	},
 }
 
 // decide is what an entry says to a claim at a time. found is false where the
@@ -83,19 +144,24 @@ func decide(e entry, found bool, c *Claim, now Mono) Verdict {
 	if !found || e.expired(now) {
 		return First
 	}
-	if !e.readable() || e.state() >= states {
+	if !e.readable() {
 		return RefusedUnavailable
 	}
 	r := &table[e.state()]
-	if e.fingerprint() == c.Fingerprint {
-		return r.same
+	switch {
+	case e.fingerprint() != c.Fingerprint:
+		return r.other
+	case r.same == Replay && (e.flags()&flagTask != 0 && !c.TakesTasks || e.flags()&flagShed != 0):
+		return RefusedNotReplayable
+	case c.RetryUnknown:
+		return r.retry
 	}
-	return r.other
+	return r.same
 }
 
 // settle is what an event makes of an entry. ok is false when the hold may not.
-func settle(e entry, found bool, h *Hold, incarnation uint64, ev Event) (next State, ok bool) {
-	if !found || !e.readable() || e.fence() != h.Fence || e.holder() != incarnation || e.state() >= states || ev >= events {
+func settle(e entry, found bool, h *Hold, ev Event) (next State, ok bool) {
+	if !found || !e.readable() || e.fence() != h.Fence || e.holder() != h.Holder || ev >= events {
 		return 0, false
 	}
 	next = table[e.state()].next[ev]
@@ -104,10 +170,16 @@ func settle(e entry, found bool, h *Hold, incarnation uint64, ev Event) (next St
 
 // expires is when a settled entry is free again: ttl from now, and for a derived
 // key not before its window from the claim has passed.
-func expires(claimed, now Mono, t Terms) Mono {
-	at := now + Mono(t.TTL)
-	if t.Window > 0 {
-		at = max(at, claimed+Mono(t.Window))
+func expires(claimed, now, ttl, window Mono) Mono {
+	at := now + ttl
+	if window > 0 {
+		at = max(at, claimed+window)
 	}
 	return at
+}
+
+// silent reports whether a call in flight has lost its holder. A claim is a sign of
+// life too. last is the holder's latest sign.
+func silent(claimed, last, now, lease Mono) bool {
+	return now-max(claimed, last) >= lease
 }

@@ -1,0 +1,157 @@
+package ledger
+
+import "strconv"
+
+// A holder is one worker's store since it last came to life: a VM that is reloaded,
+// or one that was silent so long that its place was taken, is another holder.
+//
+//	holder  magic 'c' 'h', format, 0 | incarnation u64 | last sign i64 | lease i64
+//
+// The low bits of an incarnation name its place, the others are random. lease is the
+// longest that the holder ever claimed with: its place is free after twice that
+// silence, when every one of its entries has lost its lease too.
+const (
+	holderFormat = 1
+	holderSize   = 28
+	placeBits    = 12
+)
+
+type holderRecord []byte
+
+func (h holderRecord) valid() bool {
+	return len(h) == holderSize && h[0] == 'c' && h[1] == 'h' && h[2] == holderFormat &&
+		h.lease() > 0 && h.lease() <= unreadable
+}
+
+func (h holderRecord) incarnation() uint64 { return le.Uint64(h[4:]) }
+func (h holderRecord) last() Mono          { return Mono(le.Uint64(h[12:])) }
+func (h holderRecord) lease() Mono         { return Mono(le.Uint64(h[20:])) }
+
+func appendHolder(dst []byte, incarnation uint64, last, lease Mono) []byte {
+	dst = append(dst, 'c', 'h', holderFormat, 0)
+	dst = le.AppendUint64(dst, incarnation)
+	dst = le.AppendUint64(dst, uint64(last))
+	return le.AppendUint64(dst, uint64(lease))
+}
+
+// self is this worker as a holder. The zero value holds no place.
+type self struct {
+	incarnation uint64 // 0 = no place
+	signed      Mono   // last sign of life
+	lease       Mono   // as last signed
+}
+
+func (s *Shared) holderKey(place int) string { return s.prefix + "h/" + strconv.Itoa(place) }
+
+func placeOf(incarnation uint64) int { return int(incarnation & (1<<placeBits - 1)) }
+
+// show makes sure that the others see this worker alive for as long as a claim made
+// now needs it. ok is false where the table does not let it.
+func (s *Shared) show(lease, now Mono) bool {
+	if s.self.incarnation != 0 && lease <= s.self.lease && now-s.self.signed < lease/2 {
+		return true
+	}
+	s.sign(max(lease, s.self.lease), now)
+	if s.self.incarnation == 0 {
+		s.enlist(lease, now)
+	}
+	return s.self.incarnation != 0 && s.self.lease >= lease
+}
+
+// sign gives a sign of life. A worker that finds its place taken was silent too long:
+// what it held is lost, and it goes on as another holder.
+func (s *Shared) sign(lease, now Mono) {
+	if s.self.incarnation == 0 {
+		return
+	}
+	key := s.holderKey(placeOf(s.self.incarnation))
+	v, cas, found, err := s.table.Get(key)
+	if err != nil {
+		return
+	}
+	if !found || !holderRecord(v).valid() || holderRecord(v).incarnation() != s.self.incarnation {
+		s.self = self{}
+		return
+	}
+	if done, err := s.table.Set(key, appendHolder(nil, s.self.incarnation, now, lease), cas); err != nil {
+		return
+	} else if !done {
+		s.self = self{}
+		return
+	}
+	s.self.signed, s.self.lease = now, lease
+}
+
+// enlist takes a place. Where all are taken the worker claims nothing, and tries again
+// at its next claim.
+func (s *Shared) enlist(lease, now Mono) {
+	for place := range s.layout.Holders {
+		v, cas, found, err := s.table.Get(s.holderKey(place))
+		if err != nil {
+			return
+		}
+		if !found {
+			cas = InsertIfAbsent
+		} else if h := holderRecord(v); !h.valid() || now-h.last() < 2*h.lease() {
+			continue
+		}
+		var b [8]byte
+		s.random(b[:])
+		incarnation := le.Uint64(b[:])<<placeBits | uint64(place)
+		if incarnation>>placeBits == 0 {
+			incarnation |= 1 << placeBits
+		}
+		done, err := s.table.Set(s.holderKey(place), appendHolder(nil, incarnation, now, lease), cas)
+		if err != nil {
+			return
+		}
+		if done {
+			s.self = self{incarnation, now, lease}
+			return
+		}
+	}
+	s.log("no place for another worker: its calls are refused")
+}
+
+// orphaned reports whether a call in flight has lost its holder. A table that cannot
+// tell leaves it in flight.
+func (s *Shared) orphaned(e entry, now Mono) bool {
+	if e.holder() == s.self.incarnation {
+		h, f := e.id(), e.fence()
+		return !s.holds(&h, f)
+	}
+	if !silent(e.claimed(), e.claimed(), now, e.lease()) {
+		return false
+	}
+	last, ok := s.lastSign(e.holder(), now)
+	return ok && silent(e.claimed(), last, now, e.lease())
+}
+
+// never is the last sign of a holder that is gone.
+const never = Mono(-1 << 62)
+
+// lastSign gives when a holder last showed that it lives. A sign from the future is
+// nobody's.
+func (s *Shared) lastSign(incarnation uint64, now Mono) (Mono, bool) {
+	place := placeOf(incarnation)
+	if place >= s.layout.Holders {
+		return never, true
+	}
+	for i := range s.seen {
+		if s.seen[i].incarnation == incarnation {
+			return s.seen[i].signed, true
+		}
+	}
+	v, _, found, err := s.table.Get(s.holderKey(place))
+	if err != nil {
+		return 0, false
+	}
+	h, last := holderRecord(v), never
+	if found && h.valid() && h.incarnation() == incarnation && h.last() <= now+unreadable {
+		last = h.last()
+	}
+	if s.sweeping {
+		s.seen = append(s.seen, self{incarnation: incarnation, signed: last})
+	}
+	return last, true
+}

@@ -1,0 +1,116 @@
+package ledger
+
+// opened are the holds that this worker has given out and not yet taken back. A
+// settlement can be lost to a fault of our own, in the stream or in here: what is left
+// over then is found at the next tick, which never runs inside another call.
+type opened struct {
+	at   map[openKey]int
+	list []openHold
+}
+
+type openKey struct {
+	id    [32]byte
+	fence uint64
+}
+
+type openHold struct {
+	hold  Hold
+	token Token
+	stage openStage
+}
+
+type openStage uint8
+
+const (
+	claiming openStage = iota // the table has not said yet that the claim is won
+	running                   // the stream holds it
+	settling                  // the stream has let it go, the table has not taken it yet
+)
+
+func (o *opened) add(h Hold, t Token) {
+	if o.at == nil {
+		o.at = map[openKey]int{}
+	}
+	o.at[openKey{h.ID, h.Fence}] = len(o.list)
+	o.list = append(o.list, openHold{h, t, claiming})
+}
+
+func (o *opened) get(id *[32]byte, fence uint64) *openHold {
+	if i, ok := o.at[openKey{*id, fence}]; ok {
+		return &o.list[i]
+	}
+	return nil
+}
+
+func (o *opened) stage(h *Hold, st openStage) {
+	if p := o.get(&h.ID, h.Fence); p != nil {
+		p.stage = st
+	}
+}
+
+func (o *opened) remove(id *[32]byte, fence uint64) {
+	i, ok := o.at[openKey{*id, fence}]
+	if !ok {
+		return
+	}
+	last := len(o.list) - 1
+	o.list[i] = o.list[last]
+	o.at[openKey{o.list[i].hold.ID, o.list[i].hold.Fence}] = i
+	delete(o.at, openKey{*id, fence})
+	o.list[last] = openHold{}
+	o.list = o.list[:last]
+}
+
+// holds reports whether this worker still has to do with an entry of its own.
+func (s *Shared) holds(id *[32]byte, fence uint64) bool {
+	if s.open.get(id, fence) != nil {
+		return true
+	}
+	for i := range s.pending {
+		if s.pending[i].hold.Fence == fence && s.pending[i].hold.ID == *id {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget implements Store: nothing waits here, but a hold that the stream never
+// settled is buried.
+func (s *Shared) Forget(t Token) {
+	for i := range s.open.list {
+		if o := &s.open.list[i]; o.token == t {
+			s.abandon(*o)
+			return
+		}
+	}
+}
+
+// Open gives the number of holds that streams of this worker have.
+func (s *Shared) Open() int { return len(s.open.list) }
+
+// abandoned ends the holds whose streams are gone, and those that a fault left half
+// way.
+func (s *Shared) abandoned() {
+	for i := len(s.open.list) - 1; i >= 0; i-- {
+		o := s.open.list[i]
+		if o.stage != running || s.live != nil && !s.live(o.token) {
+			s.abandon(o)
+		}
+	}
+}
+
+// abandon ends a hold in its stream's stead. A claim that nobody was told of has
+// certainly not run.
+func (s *Shared) abandon(o openHold) {
+	ev := LoseLease
+	if o.stage == claiming {
+		ev = Release
+	}
+	s.open.remove(&o.hold.ID, o.hold.Fence)
+	switch done := s.apply(&o.hold, ev, kept{}); {
+	case done == Pending:
+		s.pending = append(s.pending, pendingSettle{o.hold, ev, kept{}})
+	case done == Applied && ev == LoseLease:
+		s.tell(Orphaned, o.hold.Policy)
+	}
+}

@@ -1,0 +1,111 @@
+package ledger
+
+// kept is where a reply was kept, and what the entry must say of it.
+type kept struct {
+	at    place
+	flags byte
+}
+
+// pendingSettle is a settlement that the table has not taken yet.
+type pendingSettle struct {
+	hold  Hold
+	event Event
+	kept  kept
+}
+
+// Settle implements Store.
+func (s *Shared) Settle(h Hold, o Outcome) Settled {
+	if o.Event >= heldEvents {
+		return Fenced
+	}
+	s.open.stage(&h, settling)
+	var k kept
+	if o.Event == Complete {
+		// The reply first, the entry after it: whoever reads "completed" finds the reply.
+		var ok bool
+		if k.at, ok = s.keep(&h, &o.Reply); !ok {
+			o.Event, k = BuryNotReplayable, kept{}
+		} else if o.Reply.Task {
+			k.flags = flagTask
+		}
+	}
+	done := s.apply(&h, o.Event, k)
+	s.open.remove(&h.ID, h.Fence)
+	switch done {
+	case Pending:
+		s.pending = append(s.pending, pendingSettle{h, o.Event, k})
+	case Fenced:
+		s.tell(LateFenced, h.Policy)
+	}
+	return done
+}
+
+// apply lets an event of a hold happen in its bucket.
+func (s *Shared) apply(h *Hold, ev Event, k kept) Settled {
+	key := s.bucketKey(s.bucketOf(&h.ID))
+	for range maxTries {
+		b, cas, ok := s.read(key)
+		if !ok {
+			return Pending
+		}
+		now := s.now()
+		e, found := b.find(&h.ID)
+		next, may := settle(e, found, h, ev)
+		if !may {
+			return Fenced
+		}
+		before, after := table[e.state()].counts, table[next].counts
+		rows := e.rows()
+		more := after.tombs > before.tombs
+		if more {
+			// A settled answer turned out worse. Without room for a tombstone it stays
+			// what it is, but its reply is struck out: it never runs again either way.
+			switch r := s.reserve(&rows, counts{tombs: 1}, &h.Limits, b.epoch()); {
+			case r.stale:
+				continue
+			case r.failed:
+				return Pending
+			case !r.got:
+				next, after, more = e.state(), before, false
+			}
+		}
+		buf, _ := appendOthers(appendHeader(s.buf[:0], b.epoch(), b.fence()), b, &h.ID)
+		if next != Free {
+			at := len(buf)
+			buf = append(buf, e...)
+			w := entry(buf[at:])
+			w.turn(next, now)
+			w.setPlace(k.at)
+			w[offFlags] = k.flags
+		}
+		s.buf = buf
+		done, err := s.table.Set(key, s.buf, cas)
+		switch {
+		case err != nil:
+			return Pending
+		case done:
+			if more {
+				return Applied
+			}
+			s.giveBack(rows, before.minus(after), b.epoch())
+			return Applied
+		case more:
+			s.undo(&rows, levels, counts{tombs: 1}, b.epoch())
+		}
+	}
+	return Pending
+}
+
+// retry tries again what the table would not take.
+func (s *Shared) retry() {
+	again := s.pending
+	s.pending = nil
+	for _, p := range again {
+		switch s.apply(&p.hold, p.event, p.kept) {
+		case Pending:
+			s.pending = append(s.pending, p)
+		case Fenced:
+			s.tell(LateFenced, p.hold.Policy)
+		}
+	}
+}
