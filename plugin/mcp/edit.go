@@ -104,7 +104,12 @@ func floorOf(number []byte) (int64, bool) {
 	whole, fraction := number, false
 	for i, c := range number {
 		if c == 'e' {
-			return 0, false
+			// Canonical exponents are below -6 or above 20: next to nothing, or no time.
+			if number[i+1] != '-' {
+				return 0, false
+			}
+			whole, fraction = []byte("0"), true
+			break
 		}
 		if c == '.' {
 			whole, fraction = number[:i], true
