@@ -55,9 +55,7 @@ func instantiateWASI(ctx context.Context, r wazero.Runtime, name string) ([]stri
 			stack[0] = uint64(run(ctx.Value(vmKey{}).(*vm), stack))
 		}), f.params, []api.ValueType{i32}).Export(f.name)
 	}
-	b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, _ api.Module, stack []uint64) {
-		panic(fmt.Errorf("the module called proc_exit(%d)", int32(stack[0])))
-	}), []api.ValueType{i32}, nil).Export("proc_exit")
+	b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(wasiExit), []api.ValueType{i32}, nil).Export("proc_exit")
 	m, err := b.Compile(ctx)
 	if err != nil {
 		return nil, err
@@ -68,6 +66,11 @@ func instantiateWASI(ctx context.Context, r wazero.Runtime, name string) ([]stri
 	}
 	_, err = r.InstantiateModule(ctx, m, wazero.NewModuleConfig().WithName(name))
 	return names, err
+}
+
+// wasiExit returns, as Envoy's does: os.Exit has no effect there, while a panic goes on to trap.
+func wasiExit(ctx context.Context, _ api.Module, stack []uint64) {
+	ctx.Value(vmKey{}).(*vm).log(LogError, fmt.Sprintf("proc_exit(%d) ignored", int32(stack[0])))
 }
 
 func wasiClockTime(v *vm, s []uint64) uint32 {

@@ -11,6 +11,7 @@ import (
 // httpClient is the downstream side of a stream: the loop queues what to write, the handler's goroutine writes it.
 type httpClient struct {
 	http1 bool
+	head  bool
 	mu    sync.Mutex
 	queue []func(*httpWriter)
 	wake  chan struct{}
@@ -18,14 +19,15 @@ type httpClient struct {
 }
 
 func newHTTPClient(r *http.Request) *httpClient {
-	return &httpClient{http1: r.ProtoMajor == 1, wake: make(chan struct{}, 1)}
+	return &httpClient{http1: r.ProtoMajor == 1, head: r.Method == "HEAD", wake: make(chan struct{}, 1)}
 }
 
 // httpWriter is the state of writing one response.
 type httpWriter struct {
 	w      http.ResponseWriter
-	unread func() bool // the request's body is still arriving
 	http1  bool
+	head   bool // the request is a HEAD
+	known  bool // the response's length is in its headers
 	err    error
 	ended  bool
 	cut    bool
@@ -48,9 +50,9 @@ func (c *httpClient) push(f func(*httpWriter)) {
 	}
 }
 
-func (c *httpClient) headers(h *headerMap, end bool) {
+func (c *httpClient) headers(h *headerMap, end, complete bool) {
 	lines := slices.Clone(h.lines)
-	c.push(func(w *httpWriter) { w.headers(lines, end) })
+	c.push(func(w *httpWriter) { w.headers(lines, end, complete) })
 }
 
 func (c *httpClient) send(b []byte, end bool, sent func()) {
@@ -77,7 +79,7 @@ func (c *httpClient) trailers(t *headerMap) {
 
 func (c *httpClient) reset() { c.push(func(w *httpWriter) { w.cut = true }) }
 
-func (w *httpWriter) headers(lines []Header, end bool) {
+func (w *httpWriter) headers(lines []Header, end, complete bool) {
 	if w.err != nil {
 		return
 	}
@@ -96,23 +98,29 @@ func (w *httpWriter) headers(lines []Header, end bool) {
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // keeps the server from guessing one
 	}
-	if w.http1 && w.unread() {
+	if w.http1 && !complete {
 		h.Set("Connection", "close")
 	}
+	if end && !w.head && status != http.StatusNoContent && status != http.StatusNotModified && h.Get("Content-Length") == "" {
+		h.Set("Content-Length", "0") // else flushing makes the server choose chunks
+	}
+	w.known = h.Get("Content-Length") != ""
 	w.w.WriteHeader(status)
 	w.ended = end
 }
 
-// write carries out what the loop queues until the response ends. It says whether the response is to be cut.
-func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, fed <-chan struct{}, gone func()) (cut bool) {
-	w := &httpWriter{w: rw, http1: c.http1, unread: func() bool {
-		select {
-		case <-fed:
-			return false
-		default:
-			return true
-		}
-	}}
+// ending is how the writing of a response came to its end.
+type ending uint8
+
+const (
+	ended   ending = iota
+	endedBy        // as its content-length says: the client needs nothing more
+	cutOff
+)
+
+// write carries out what the loop queues until the response ends.
+func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, gone func()) ending {
+	w := &httpWriter{w: rw, http1: c.http1, head: c.head}
 	defer c.leave()
 	for {
 		c.mu.Lock()
@@ -124,13 +132,17 @@ func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control 
 		}
 		switch {
 		case w.cut:
-			return true
+			control.Flush() // what came before the cut reaches the client
+			return cutOff
 		case w.err != nil:
 			gone()
-			return true
+			return cutOff
+		case w.ended && w.known:
+			control.Flush()
+			return endedBy
 		case w.ended:
 			control.Flush()
-			return false
+			return ended
 		case len(queue) > 0:
 			control.Flush()
 			continue
@@ -139,7 +151,7 @@ func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control 
 		case <-c.wake:
 		case <-ctx.Done():
 			gone()
-			return true
+			return cutOff
 		}
 	}
 }

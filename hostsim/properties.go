@@ -26,6 +26,8 @@ func (c *guestContext) property(path []string) ([]byte, bool) {
 		return []byte(c.vm.host.config.RootID), true
 	case "plugin_vm_id":
 		return []byte(c.vm.host.config.VMID), true
+	case "xds.listener_direction":
+		return number(0), true
 	}
 	if s == nil {
 		return nil, false
@@ -40,6 +42,8 @@ func (c *guestContext) property(path []string) ([]byte, bool) {
 		return nil, false
 	}
 	switch path[0] {
+	case "xds":
+		return routeProperty(path[1])
 	case "request":
 		return s.requestProperty(path[1], strings.Join(path[2:], "."))
 	case "response":
@@ -56,15 +60,34 @@ func (c *guestContext) property(path []string) ([]byte, bool) {
 	return nil, false
 }
 
+// routeProperty has what every route has, where nothing else was said.
+func routeProperty(name string) ([]byte, bool) {
+	switch name {
+	case "route_name", "filter_chain_name":
+		return nil, true
+	case "cluster_name":
+		return []byte("upstream"), true
+	case "virtual_host_name":
+		return []byte("default"), true
+	}
+	return nil, false
+}
+
 // number is a number as the ABI has it: 8 bytes, little endian.
 func number(n int64) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(n)) }
 
+// headerProperty joins the lines of one name, other than proxy_get_header_map_value, which gives the first.
 func headerProperty(m *headerMap, name string) ([]byte, bool) {
 	if m == nil {
 		return nil, false
 	}
-	v, ok := m.get(strings.ToLower(name))
-	return []byte(v), ok
+	var values []string
+	for _, l := range m.lines {
+		if l.Name == strings.ToLower(name) {
+			values = append(values, l.Value)
+		}
+	}
+	return []byte(strings.Join(values, ",")), values != nil
 }
 
 func (s *stream) requestProperty(name, rest string) ([]byte, bool) {
@@ -122,10 +145,7 @@ func (s *stream) responseProperty(name, rest string) ([]byte, bool) {
 		code, _ := strconv.Atoi(s.response.headers.value(":status"))
 		return number(int64(code)), true
 	case "code_details":
-		if s.details == "" {
-			return nil, false
-		}
-		return []byte(s.details), true
+		return []byte(s.details), s.explained
 	case "flags":
 		return number(int64(s.flags)), true
 	case "headers":
@@ -146,6 +166,8 @@ func (s *stream) connectionProperty(name string) ([]byte, bool) {
 		return number(int64(s.info.connection)), true
 	case "mtls":
 		return []byte{0}, true
+	case "requested_server_name":
+		return nil, true
 	}
 	return nil, false
 }

@@ -55,6 +55,7 @@ func NewProxy(h *Host, upstream *url.URL, o ProxyOptions) *Proxy {
 		o.ConnectTimeout = defaultConnectTimeout
 	}
 	p := &Proxy{host: h, opts: o, pool: newUpstreamPool(upstream, o.ConnectTimeout, h.config.BufferLimit), conns: connTable{known: map[string]uint64{}}}
+	p.pool.trailers = o.Trailers
 	p.server = &http.Server{Handler: p, Protocols: new(http.Protocols), ConnContext: p.conns.context}
 	p.server.Protocols.SetHTTP1(true)
 	p.server.Protocols.SetUnencryptedHTTP2(true)
@@ -139,6 +140,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var s *stream
 	if !worker.loop.post("request headers", func() {
 		s = p.newStream(worker, r, conn, c, window)
+		if wantsUpgrade(r) {
+			s.refuse(localReply{status: http.StatusForbidden, details: "upgrade_failed"})
+			return
+		}
 		s.request.onHeaders(head, end)
 	}) {
 		http.Error(w, "hostsim: the host is closed", http.StatusServiceUnavailable)
@@ -152,19 +157,27 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		go p.feed(r, window, fed, func(name string, f func(*stream)) bool { return worker.loop.post(name, func() { f(s) }) })
 	}
 	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
-	cut := c.write(r.Context(), w, control, fed, gone)
+	how := c.write(r.Context(), w, control, gone)
 	window.close()
 	select {
 	case <-fed:
 	default:
-		// A body that is still arriving has nobody to read it. Closing the connection is all that HTTP/1 allows.
-		control.SetReadDeadline(time.Unix(1, 0))
+		// A body that still arrives has nobody to read it, and HTTP/1 can only close the connection. Not at once: a client that is
+		// busy sending would find an error in place of the reply that it has.
+		patience := time.Duration(0)
+		if how == endedBy {
+			patience = delayedClose
+		}
+		control.SetReadDeadline(time.Now().Add(patience))
 		<-fed
 	}
-	if cut {
+	if how == cutOff {
 		panic(http.ErrAbortHandler)
 	}
 }
+
+// delayedClose is Envoy's delayed_close_timeout.
+const delayedClose = time.Second
 
 func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client, w *window) *stream {
 	info := streamInfo{method: r.Method, path: requestPath(r), protocol: protocolName(r), remote: r.RemoteAddr, connection: conn, time: p.host.clock.Now()}
@@ -182,6 +195,15 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 		s.onEnd = func(s *stream) { p.opts.AccessLog(s.record()) }
 	}
 	return s
+}
+
+// wantsUpgrade finds what Envoy refuses unless configured otherwise. An upgrade to h2c is ignored rather than refused.
+func wantsUpgrade(r *http.Request) bool {
+	if r.ProtoMajor != 1 || !strings.Contains(strings.ToLower(strings.Join(r.Header["Connection"], ",")), "upgrade") {
+		return false
+	}
+	u := r.Header.Get("Upgrade")
+	return u != "" && !strings.EqualFold(u, "h2c")
 }
 
 func protocolName(r *http.Request) string {
@@ -234,7 +256,7 @@ func newRequestID() string {
 // feed reads the request's body into the stream. It closes fed once it reads no more, before the stream can see the end: whoever
 // answers then knows that the request is complete.
 func (p *Proxy) feed(r *http.Request, w *window, fed chan<- struct{}, post func(string, func(*stream)) bool) {
-	buf := make([]byte, 16<<10)
+	buf := make([]byte, readSize)
 	trailers := func() *headerMap {
 		if r.ProtoMajor == 1 && !p.opts.Trailers {
 			return nil
@@ -256,11 +278,8 @@ func (p *Proxy) feed(r *http.Request, w *window, fed chan<- struct{}, post func(
 		if err != nil {
 			close(fed)
 		}
-		if n > 0 && !w.take(n) {
-			if err == nil {
-				close(fed)
-			}
-			return
+		if n > 0 && !w.take(n) && err == nil {
+			continue // the stream is over: the rest is read for the client's sake only
 		}
 		switch {
 		case err == nil:

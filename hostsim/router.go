@@ -19,7 +19,7 @@ type router struct {
 	body     []byte
 	tail     *headerMap
 	overflow bool // the body grew too large to be kept for a retry
-	retries  int
+	retries  retryPolicy
 	stopTime func()
 	canceled bool
 }
@@ -29,18 +29,10 @@ type routeOptions struct {
 	responseTimeout time.Duration
 }
 
-// retryBackoff is Envoy's base interval between attempts, without its jitter.
-const retryBackoff = 25 * time.Millisecond
-
 func (r *router) headers(h *headerMap, end bool) {
-	r.head, r.retries = h, r.opts.retries
-	if v, ok := h.get("x-envoy-max-retries"); ok {
-		if n, err := strconv.Atoi(v); err == nil && n >= 0 && r.opts.retries > 0 {
-			r.retries = n
-		}
-	}
-	for _, own := range []string{"x-envoy-max-retries", "x-envoy-retry-on", "x-envoy-retry-grpc-on", "x-envoy-upstream-rq-timeout-ms", "x-envoy-hedge-on-per-try-timeout"} {
-		h.remove(own)
+	r.head, r.retries = h, takeRetryPolicy(h, r.opts.retries)
+	if d := r.opts.responseTimeout; d > 0 {
+		h.set("x-envoy-expected-rq-timeout-ms", strconv.FormatInt(d.Milliseconds(), 10))
 	}
 	r.open(end)
 	if end {
@@ -59,10 +51,14 @@ func (r *router) open(end bool) {
 		})
 	}
 	x = r.pool.open(r.head, end, exchangeEvents{
-		headers:  func(h *headerMap, end bool) { post("response headers", func() { r.responseHeaders(h, end) }) },
-		data:     func(b []byte, end bool) { post("response body", func() { r.s.response.onData(b, end) }) },
-		trailers: func(t *headerMap) { post("response trailers", func() { r.s.response.onTrailers(t) }) },
-		reset:    func(reason resetReason) { post("upstream reset", func() { r.reset(reason) }) },
+		headers: func(h *headerMap, end bool) { post("response headers", func() { r.responseHeaders(h, end) }) },
+		data: func(b []byte, end bool) {
+			post("response body", func() { r.responseEnded(end); r.s.response.onData(b, end) })
+		},
+		trailers: func(t *headerMap) {
+			post("response trailers", func() { r.responseEnded(true); r.s.response.onTrailers(t) })
+		},
+		reset: func(reason resetReason) { post("upstream reset", func() { r.reset(reason) }) },
 	})
 	r.x = x
 	r.s.response.release = x.window.give
@@ -70,7 +66,7 @@ func (r *router) open(end bool) {
 
 func (r *router) data(b []byte, end bool, owed int) {
 	release := r.s.request.release
-	if r.opts.retries > 0 && !r.overflow {
+	if r.retries.left > 0 && !r.overflow {
 		if r.body = append(r.body, b...); len(r.body) > r.s.host().config.BufferLimit {
 			r.overflow, r.body = true, nil
 		}
@@ -106,20 +102,28 @@ func (r *router) timeout() {
 		return
 	}
 	if r.s.response.passed {
-		r.s.cut("upstream_response_timeout", flagUpstreamRequestTimeout)
+		r.s.cut("response_timeout", flagUpstreamRequestTimeout)
 		return
 	}
-	r.s.localReply(localReply{status: 504, body: []byte("upstream request timeout"), details: "upstream_response_timeout", flags: flagUpstreamRequestTimeout})
+	r.s.localReply(localReply{status: 504, body: []byte("upstream request timeout"), details: "response_timeout", flags: flagUpstreamRequestTimeout})
 }
 
 func (r *router) responseHeaders(h *headerMap, end bool) {
 	status, _ := strconv.Atoi(h.value(":status"))
-	if status >= 500 && r.retry() {
+	if r.retries.wantsStatus(status) && r.retry() {
 		return
 	}
-	r.s.details = "via_upstream"
+	r.responseEnded(end)
+	r.s.setDetails("via_upstream")
 	h.set("x-envoy-upstream-service-time", strconv.FormatInt((r.s.host().clock.Mono()-r.sentAt).Milliseconds(), 10))
 	r.s.response.onHeaders(h, end)
+}
+
+// responseEnded stops the timeout: from here on only the filter can be slow.
+func (r *router) responseEnded(end bool) {
+	if end && r.stopTime != nil {
+		r.stopTime()
+	}
 }
 
 func (r *router) reset(reason resetReason) {
@@ -127,25 +131,22 @@ func (r *router) reset(reason resetReason) {
 		r.s.cut("upstream_reset_after_response_started{"+reason.details()+"}", reason.flag)
 		return
 	}
-	if r.retry() {
+	if r.retries.wantsReset(reason) && r.retry() {
 		return
 	}
 	r.s.localReply(localReply{status: reason.status, body: []byte(reason.text()), details: "upstream_reset_before_response_started{" + reason.details() + "}", flags: reason.flag})
 }
 
-// retry sends the request once more if the route retries, the body was kept and the response has not begun.
+// retry sends the request once more if attempts are left, the body was kept and the response has not begun.
 func (r *router) retry() bool {
-	if r.opts.retries == 0 {
-		return false
-	}
-	if r.retries == 0 {
+	if r.retries.left == 0 {
 		r.s.flags |= flagUpstreamRetryLimitExceeded
 		return false
 	}
 	if r.overflow || !r.ended {
 		return false
 	}
-	r.retries--
+	r.retries.left--
 	r.x.cancel()
 	r.x = nil
 	r.s.host().clock.AfterFunc(retryBackoff, func() { r.s.worker.loop.post("retry", r.resend) })

@@ -1,6 +1,7 @@
 package hostsim
 
 import (
+	"errors"
 	"strconv"
 	"time"
 )
@@ -17,12 +18,13 @@ type stream struct {
 
 	// logging is set while the access log callback runs: all headers can then be read once more.
 	logging bool
-	// failed says that the VM died under this stream and that it has been answered for.
+	// failed says that no callback is due any more: the VM died under this stream, or the filter never was in its way.
 	failed bool
 	done   bool
 
 	status        int
 	details       string
+	explained     bool // details are known, if only as empty
 	flags         responseFlags
 	received      int // bytes of the request's body, from the client
 	responseBytes int // bytes of the response's body, to the client
@@ -44,7 +46,8 @@ type streamInfo struct {
 
 // client is the downstream side. Its methods are called on the worker's loop and must not block.
 type client interface {
-	headers(h *headerMap, end bool)
+	// headers begins the response. complete says whether the whole request had arrived; else its connection cannot be kept.
+	headers(h *headerMap, end, complete bool)
 	// send calls sent once the data needs no memory any more.
 	send(b []byte, end bool, sent func())
 	trailers(t *headerMap)
@@ -60,6 +63,10 @@ type localReply struct {
 	body    []byte
 	headers []Header
 }
+
+// errReplyAtEnd stands for what Envoy 1.40 makes of a local reply in the stream's end: it calls the end again, and again, until the
+// process dies of it.
+var errReplyAtEnd = errors.New("local reply in the stream's end: this ends the whole Envoy process")
 
 const failStreamDetails = "wasm_fail_stream"
 
@@ -86,9 +93,12 @@ func newStream(w *worker, info streamInfo, c client, releaseRequest func(int)) *
 // are held it replaces them past the module; and if they have gone out all that is left is to cut.
 func (s *stream) localReply(r localReply) {
 	if s.done {
+		if s.logging {
+			s.ctx.vm.fail(errReplyAtEnd)
+		}
 		return
 	}
-	s.details = r.details
+	s.setDetails(r.details)
 	s.flags |= r.flags
 	s.request.kill()
 	if s.response.passed {
@@ -124,6 +134,8 @@ func (s *stream) localReply(r localReply) {
 	}
 }
 
+func (s *stream) setDetails(d string) { s.details, s.explained = d, true }
+
 // fail answers for a stream whose VM is dead: an empty 503, or a cut.
 func (s *stream) fail() {
 	if s.failed || s.done {
@@ -131,6 +143,12 @@ func (s *stream) fail() {
 	}
 	s.failed = true
 	s.localReply(localReply{status: 503, details: failStreamDetails})
+}
+
+// refuse answers a request that the filter never gets to see, but for its end.
+func (s *stream) refuse(r localReply) {
+	s.failed = true
+	s.localReply(r)
 }
 
 func (s *stream) requestTooLarge() {
@@ -146,7 +164,7 @@ func (s *stream) cut(details string, flags responseFlags) {
 	if s.done {
 		return
 	}
-	s.details = details
+	s.setDetails(details)
 	s.flags |= flags
 	s.client.reset()
 	s.finish()
@@ -157,7 +175,7 @@ func (s *stream) clientGone() {
 	if s.done {
 		return
 	}
-	s.details = "downstream_remote_disconnect"
+	s.setDetails("downstream_remote_disconnect")
 	s.flags |= flagDownstreamConnectionTermination
 	s.finish()
 }
@@ -207,7 +225,7 @@ func (r responseSink) headers(h *headerMap, end bool) {
 	r.s.response.passed = true
 	r.s.status, _ = strconv.Atoi(h.value(":status"))
 	r.s.idle.touch()
-	r.s.client.headers(h, end)
+	r.s.client.headers(h, end, r.s.request.ended)
 	if end {
 		r.s.finish()
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,12 +25,16 @@ type upstreamPool struct {
 	tls         *tls.Config
 	dialTimeout time.Duration
 	window      int
+	trailers    bool // read trailers of HTTP/1 responses; else they are dropped
 
 	mu     sync.Mutex
 	idle   []*upstreamConn
 	conns  map[*upstreamConn]bool
 	closed bool
 }
+
+// readSize is the most that one read of a body yields, and so the largest chunk that a filter sees.
+const readSize = 64 << 10
 
 func newUpstreamPool(u *url.URL, dialTimeout time.Duration, window int) *upstreamPool {
 	p := &upstreamPool{dialTimeout: dialTimeout, window: window, conns: map[*upstreamConn]bool{}}
@@ -67,11 +70,7 @@ func (r resetReason) details() string {
 
 // text is the body of the reply that Envoy makes for it.
 func (r resetReason) text() string {
-	t := "upstream connect error or disconnect/reset before headers. reset reason: " + strings.ReplaceAll(r.name, "_", " ")
-	if r.transport != "" {
-		t += ", transport failure reason: " + r.transport
-	}
-	return t
+	return "upstream connect error or disconnect/reset before headers. reset reason: " + strings.ReplaceAll(r.name, "_", " ")
 }
 
 func connectionTermination() resetReason {
@@ -422,50 +421,43 @@ func (c *upstreamConn) read() {
 
 // response reads one response for x and says whether the connection can be kept.
 func (c *upstreamConn) response(x *exchange) bool {
-	var resp *http.Response
-	for resp == nil || resp.StatusCode < 200 {
-		var err error
-		if resp, err = http.ReadResponse(c.r, &http.Request{Method: x.method}); err != nil {
-			if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || isReset(err) {
-				x.reset(connectionTermination())
-			} else {
-				x.reset(protocolError())
-			}
-			return false
-		}
-		if resp.StatusCode == http.StatusSwitchingProtocols {
-			x.reset(protocolError())
-			return false
-		}
+	head, err := readHead(c.r, x.method)
+	if err != nil {
+		// A head that breaks off counts as malformed: the connection did say something.
+		x.reset(protocolError())
+		return false
 	}
-	h := responseHeaders(resp)
-	if resp.Body == http.NoBody || resp.ContentLength == 0 {
-		return c.complete(x, resp, func() { x.events.headers(h, true) })
+	if head.length == 0 {
+		return c.complete(x, head, func() { x.events.headers(head.headers, true) })
 	}
 	if x.live() {
-		x.events.headers(h, false)
+		x.events.headers(head.headers, false)
 	}
-	buf := make([]byte, 16<<10)
+	body := head.body(c.r)
+	buf := make([]byte, readSize)
 	for {
-		n, err := resp.Body.Read(buf)
+		n, err := body.Read(buf)
 		if n > 0 {
 			if !x.window.take(n) {
 				return false
 			}
 			x.events.data(slices.Clone(buf[:n]), false)
 		}
+		var trailers *headerMap
+		if err == io.EOF && head.chunked {
+			trailers, err = readTrailers(c.r)
+			if err == nil {
+				err = io.EOF
+			}
+		}
 		switch {
 		case err == nil:
+		case err == io.EOF && trailers != nil && c.pool.trailers:
+			return c.complete(x, head, func() { x.events.trailers(trailers) })
 		case err == io.EOF:
-			if len(resp.Trailer) > 0 {
-				t := fromHTTP(resp.Trailer)
-				return c.complete(x, resp, func() { x.events.trailers(t) })
-			}
-			return c.complete(x, resp, func() { x.events.data(nil, true) })
-		case errors.Is(err, io.ErrUnexpectedEOF) || isReset(err):
-			x.reset(connectionTermination())
-			return false
+			return c.complete(x, head, func() { x.events.data(nil, true) })
 		default:
+			// A body that ends in the middle, by FIN or by RST, is a mistake of the server's to Envoy (measured on 1.40).
 			x.reset(protocolError())
 			return false
 		}
@@ -473,11 +465,11 @@ func (c *upstreamConn) response(x *exchange) bool {
 }
 
 // complete ends the exchange well. The connection goes back to the pool before anyone can ask for it.
-func (c *upstreamConn) complete(x *exchange, resp *http.Response, last func()) bool {
+func (c *upstreamConn) complete(x *exchange, head *responseHead, last func()) bool {
 	x.mu.Lock()
 	written := x.written
 	x.mu.Unlock()
-	keep := written && !resp.Close
+	keep := written && !head.close
 	_, chunks, was := x.finish()
 	c.mu.Lock()
 	c.x = nil
@@ -511,20 +503,6 @@ func (p *upstreamPool) close() {
 	for _, c := range conns {
 		c.close()
 	}
-}
-
-func isReset(err error) bool {
-	_, ok := errors.AsType[*net.OpError](err)
-	return ok
-}
-
-func responseHeaders(resp *http.Response) *headerMap {
-	h := &headerMap{lines: []Header{{":status", strconv.Itoa(resp.StatusCode)}}}
-	h.lines = append(h.lines, fromHTTP(resp.Header).lines...)
-	for _, te := range resp.TransferEncoding {
-		h.add("transfer-encoding", te)
-	}
-	return h
 }
 
 // fromHTTP lists headers by name, since net/http does not keep the order of different names.

@@ -128,12 +128,12 @@ func (v *vm) call(c *guestContext, name string, f api.Function, args ...uint64) 
 	return results[0], true
 }
 
-// runDeferred does what the module asked for in the callback that has just returned.
+// runDeferred does what the module asked for in the callback that has just returned. Callbacks that follow from it have their own.
 func (v *vm) runDeferred() {
 	v.stopped = false
-	for len(v.deferred) > 0 {
-		f := v.deferred[0]
-		v.deferred = v.deferred[1:]
+	actions := v.deferred
+	v.deferred = nil
+	for _, f := range actions {
 		f()
 	}
 }

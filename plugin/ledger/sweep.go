@@ -44,19 +44,25 @@ type ringSeen struct {
 
 // Tick implements Store.
 func (s *Shared) Tick(now Mono) {
-	if s.sweeping {
-		// A fault ended the last step half way: nothing it knows can be trusted.
-		s.sweep.epoch = 0
-	}
 	s.scans = scansPerTick
 	s.sign(s.self.lease, now)
 	s.retry()
 	s.abandoned()
 	if s.lead(now) {
-		s.sweeping, s.seen, s.sweep.rings = true, s.seen[:0], s.sweep.rings[:0]
+		s.sweeping = true
+		defer s.rest()
 		s.steps(now)
-		s.sweeping, s.seen = false, s.seen[:0]
+		s.sweeping = false
 	}
+}
+
+// rest forgets what was read for one step only. A fault that ended the step half way
+// ends the pass: what it knows cannot be trusted.
+func (s *Shared) rest() {
+	if s.sweeping {
+		s.sweeping, s.sweep.epoch = false, 0
+	}
+	s.seen, s.sweep.rings = s.seen[:0], s.sweep.rings[:0]
 }
 
 func (s *Shared) steps(now Mono) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -117,7 +118,7 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 	if r.doc.Kind(n) != canonical.Object {
 		return
 	}
-	if principal := r.doc.Member(n, "principal"); !p.Anonymous && (principal == canonical.NoNode ||
+	if principal := r.doc.Member(n, "principal"); !p.Anonymous && !r.told(at+"/anonymous") && (principal == canonical.NoNode ||
 		r.doc.Kind(principal) == canonical.Array && r.doc.First(principal) == canonical.NoNode) {
 		found := "nothing"
 		if principal != canonical.NoNode {
@@ -125,7 +126,7 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 		}
 		r.mistake(at+"/principal", found, `a list of sources such as "header:x-user", or "anonymous": true beside it`)
 	}
-	if p.TTL < p.Lease {
+	if p.TTL < p.Lease && !r.told(at+"/ttl") {
 		r.mistake(at+"/ttl", `"`+p.TTL.String()+`"`, `at least lease ("`+p.Lease.String()+`")`)
 	}
 	for i := range p.Tools {
@@ -198,5 +199,6 @@ func (r *reader) round(n canonical.Node, at string) (out []mcp.Round) {
 		r.integer(m, where, 1, 365*24*3600, &round.Seconds)
 		out = append(out, round)
 	}
+	slices.SortFunc(out, func(a, b Round) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return out
 }

@@ -1,6 +1,10 @@
 package policy
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
 
 // Mistake is one thing wrong with a configuration.
 type Mistake struct {
@@ -12,13 +16,17 @@ type Mistake struct {
 // Error tells the place, what was found and what was expected, on one line.
 func (m Mistake) Error() string {
 	at := m.Pointer
-	if at == "" {
+	switch {
+	case at == "":
 		at = "(the whole text)"
+	case strings.ContainsFunc(at, unicode.IsControl):
+		at = strconv.Quote(at)
 	}
 	return at + ": found " + m.Found + ", expected " + m.Expected
 }
 
-// Mistakes is every mistake of a configuration, in the order of its text.
+// Mistakes is every mistake of a configuration. Those of a policy stand together; what
+// hangs on the policies (routes, default) comes after them.
 type Mistakes []Mistake
 
 // Error tells all mistakes, one a line.

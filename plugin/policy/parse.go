@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"bytes"
 	"sort"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/callonce/callonce/canonical"
 )
@@ -11,7 +13,7 @@ import (
 // Config is nil when there is one. An empty text is the empty configuration, in
 // which every request is off.
 func Parse(src []byte) (*Config, Mistakes) {
-	if len(strings.TrimSpace(string(src))) == 0 {
+	if len(bytes.Trim(src, " \t\r\n")) == 0 {
 		src = []byte("{}")
 	}
 	r := &reader{}
@@ -67,9 +69,8 @@ func (r *reader) policies(n canonical.Node, at string, c *Config) {
 	for m := r.doc.First(n); m != canonical.NoNode; m = r.doc.Next(m) {
 		name := string(r.doc.Name(m))
 		where := child(at, name)
-		if name == "off" || name == "" || len(name) > 128 {
+		if name == "off" || name == "" || utf8.RuneCountInString(name) > 128 {
 			r.mistake(where, "a policy of that name", `a name of 1 to 128 characters other than "off"`)
-			continue
 		}
 		p := r.policy(m, where, name)
 		c.byName[name] = p
@@ -87,6 +88,9 @@ func (r *reader) routes(n canonical.Node, at string, c *Config) {
 	}
 	for m := r.doc.First(n); m != canonical.NoNode; m = r.doc.Next(m) {
 		name := string(r.doc.Name(m))
+		if name == "" {
+			r.mistake(child(at, name), "an empty name", "a route's name or glob")
+		}
 		p := r.policyName(m, child(at, name), c)
 		if strings.Contains(name, "*") {
 			c.globs = append(c.globs, routeGlob{name, p})

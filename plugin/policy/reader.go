@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/callonce/callonce/canonical"
 )
@@ -31,6 +32,15 @@ func (r *reader) wrong(n canonical.Node, at, expected string) {
 	r.mistake(at, r.found(n), expected)
 }
 
+// told reports whether the value at a pointer was found to be wrong: what follows from
+// it is then no mistake of its own.
+func (r *reader) told(at string) bool {
+	return slices.ContainsFunc(r.mistakes, func(m Mistake) bool { return m.Pointer == at })
+}
+
+// mostShown is how many bytes of a value a mistake shows.
+const mostShown = 80
+
 // found describes a value briefly. Strings are shown up to a bound: a
 // configuration holds no secrets, but it may hold a slip of the keyboard.
 func (r *reader) found(n canonical.Node) string {
@@ -41,10 +51,14 @@ func (r *reader) found(n canonical.Node) string {
 		return "a list"
 	case canonical.String, canonical.Number:
 		raw := r.doc.Raw(n)
-		if len(raw) > 80 {
-			return string(raw[:80]) + "…"
+		if len(raw) <= mostShown {
+			return string(raw)
 		}
-		return string(raw)
+		end := mostShown
+		for !utf8.RuneStart(raw[end]) {
+			end--
+		}
+		return string(raw[:end]) + "…"
 	default:
 		return string(r.doc.Raw(n))
 	}
@@ -94,17 +108,18 @@ func names(table []member) string {
 	return strings.Join(out, ", ")
 }
 
+// text reads a string of least to most characters.
 func (r *reader) text(n canonical.Node, at, expected string, least, most int, into *string) bool {
 	if r.doc.Kind(n) != canonical.String {
 		r.wrong(n, at, expected)
 		return false
 	}
-	s := string(r.doc.Text(n))
-	if len(s) < least || len(s) > most {
+	s := r.doc.Text(n)
+	if c := utf8.RuneCount(s); c < least || c > most {
 		r.wrong(n, at, expected)
 		return false
 	}
-	*into = s
+	*into = string(s)
 	return true
 }
 

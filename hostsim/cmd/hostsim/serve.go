@@ -24,9 +24,9 @@ const drainPatience = 5 * time.Second
 
 type serveFlags struct {
 	plugin, config, listen, upstream, cache string
-	route, vmID, name                       string
+	route, vmID, name, rootID               string
 	workers                                 int
-	noHold, quiet                           bool
+	noHold, quiet, trailers                 bool
 	idle, timeout                           time.Duration
 	metadata, properties, clusters          pairs
 }
@@ -85,6 +85,8 @@ func parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) 
 	fs.StringVar(&f.cache, "cache", defaultCache(), "`DIR` that keeps compiled code for the next start; \"\" = none")
 	fs.BoolVar(&f.noHold, "no-hold-headers", false, "behave as a mesh where a filter cannot hold the headers while it reads the body")
 	fs.BoolVar(&f.quiet, "quiet", false, "no access log")
+	fs.BoolVar(&f.trailers, "trailers", false, "pass HTTP/1.1 trailers on rather than drop them")
+	fs.StringVar(&f.rootID, "root-id", "", "`ID` of the plugin's root, as the property plugin_root_id")
 	fs.DurationVar(&f.idle, "idle-timeout", 5*time.Minute, "end a stream on which nothing has moved for so long; 0 = never")
 	fs.DurationVar(&f.timeout, "timeout", 0, "answer 504 when a response has not ended so long after its request; 0 = never")
 	if err := parse(fs, args); err != nil {
@@ -134,7 +136,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer h.Close()
-	o := hostsim.ProxyOptions{IdleTimeout: f.idle, ResponseTimeout: f.timeout}
+	o := hostsim.ProxyOptions{IdleTimeout: f.idle, ResponseTimeout: f.timeout, Trailers: f.trailers}
 	if !f.quiet {
 		o.AccessLog = accessLog(stdout)
 	}
@@ -159,7 +161,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // hostConfig reads the files that the flags name.
 func (f *serveFlags) hostConfig(stderr io.Writer) (hostsim.Config, error) {
 	c := hostsim.Config{
-		Workers: f.workers, HoldHeaders: !f.noHold, VMID: f.vmID, PluginName: f.name, FailReload: true,
+		Workers: f.workers, HoldHeaders: !f.noHold, VMID: f.vmID, PluginName: f.name, RootID: f.rootID, FailReload: true,
 		Properties: map[string][]byte{}, Clusters: map[string]string{}, Log: pluginLog(stderr),
 	}
 	var err error

@@ -1,0 +1,246 @@
+package mcp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/callonce/callonce/canonical"
+	"github.com/callonce/callonce/plugin/mcp"
+)
+
+// Finds are kept under testdata/fuzz as numbered cases; every run of the tests goes
+// through them.
+
+func FuzzRequest(f *testing.F) {
+	for _, c := range requests {
+		f.Add([]byte(c.body), uint8(len(c.body)))
+	}
+	for _, c := range ambiguous {
+		if len(c.body) < 2000 {
+			f.Add([]byte(c.body), uint8(0))
+		}
+	}
+	for _, c := range keys {
+		f.Add([]byte(c.body), uint8(0))
+	}
+	for _, c := range intents {
+		f.Add([]byte(c.body), uint8(7))
+	}
+	var reused mcp.Request
+	f.Fuzz(func(t *testing.T, body []byte, how uint8) {
+		with := mcp.Shape{BindID: how&1 != 0}
+		if how&2 != 0 {
+			with.Exclude = []string{"/a", "/x/nonce", "/l/0", "/l/2/a", "/b/c/d"}
+		}
+		at := places
+		if how&4 != 0 {
+			at = []string{"/arguments/a", "/k", "/arguments/x/y", "/inputResponses/q"}
+		}
+		was := bytes.Clone(body)
+		reused.Read(body, at)
+		checkRequest(t, &reused, body, at, with)
+		if !bytes.Equal(body, was) {
+			t.Fatalf("%q became %q", was, body)
+		}
+		for n := range min(len(body), 300) {
+			reused.CallsNoTool(body[:n])
+		}
+		if reused.CallsNoTool(body) && isToolCall(body) {
+			t.Fatalf("%q: said to call no tool", body)
+		}
+	})
+}
+
+// isToolCall is by encoding/json, for a text that the strict reader has passed.
+func isToolCall(body []byte) bool {
+	var m map[string]any
+	_, err := canonical.Append(nil, body)
+	return err == nil && json.Unmarshal(body, &m) == nil && m["method"] == "tools/call"
+}
+
+func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with mcp.Shape) {
+	form, err := canonical.Append(nil, body)
+	if defect, ok := err.(*canonical.Error); ok != (r.Offset >= 0) || ok && (r.Offset != defect.Offset || r.Kind != mcp.Ambiguous) {
+		t.Fatalf("%q: %v, but kind %d at %d", body, err, r.Kind, r.Offset)
+	}
+	if (r.Kind == mcp.Ambiguous) != (r.Defect != "") || r.Kind != mcp.ToolCall && r.Name != nil {
+		t.Fatalf("%q: kind %d, defect %q, name %q", body, r.Kind, r.Defect, r.Name)
+	}
+	refusal := mcp.Unsupported.AppendError(nil, r.ID, "", "", r.Defect)
+	if _, err := canonical.Append(nil, refusal); err != nil {
+		t.Fatalf("%q: refused with %q: %v", body, refusal, err)
+	}
+	key, ok := r.Key()
+	if n := utf8.RuneCount(key); ok && (n > mcp.MaxKey || key != nil && n == 0 || !utf8.Valid(key) || (key != nil) != r.Keyed) {
+		t.Fatalf("%q: key %q, keyed %v", body, key, r.Keyed)
+	}
+	if r.Kind != mcp.ToolCall {
+		return
+	}
+	if !isToolCall(body) {
+		t.Fatalf("%q: no tool call", body)
+	}
+	key, state := bytes.Clone(key), r.State(nil)
+	intent := r.AppendIntent(nil, with)
+	if want := referenceIntent(t, body, at, with); !bytes.Equal(intent, want) {
+		t.Fatalf("%q, places %q, %+v\n got %s\nwant %s", body, at, with, intent, want)
+	}
+	if len(r.ID) > 21 && r.ID[0] != '"' {
+		return // the canonical form of so long an id has an exponent
+	}
+	var again mcp.Request
+	again.Read(form, at)
+	againKey, againOK := again.Key()
+	if again.Kind != mcp.ToolCall || !bytes.Equal(again.AppendIntent(nil, with), intent) ||
+		!bytes.Equal(againKey, key) || againOK != ok || !bytes.Equal(again.Name, r.Name) {
+		t.Fatalf("%q and its canonical form %q differ: kind %d, key %q %v, intent %s, want %s", body, form, again.Kind, againKey, againOK, again.AppendIntent(nil, with), intent)
+	}
+	again.Read(form, at)
+	if !bytes.Equal(again.State(nil), state) {
+		t.Fatalf("%q: state %s, in canonical form %s", body, state, again.State(nil))
+	}
+}
+
+// referenceIntent is the contract's text by way of encoding/json.
+func referenceIntent(t *testing.T, body []byte, at []string, with mcp.Shape) []byte {
+	var m map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&m); err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
+	params := m["params"].(map[string]any)
+	out := map[string]any{"method": m["method"], "params": params}
+	if with.BindID {
+		out["id"] = m["id"]
+	}
+	gone := new(int)
+	for _, place := range at {
+		mark(params, place, gone)
+	}
+	for _, pointer := range with.Exclude {
+		mark(params["arguments"], pointer, gone)
+	}
+	delete(params, "_meta")
+	if sweep(params, gone); params["arguments"] == nil {
+		params["arguments"] = map[string]any{}
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
+	form, err := canonical.Append(nil, text)
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return form
+}
+
+// mark puts gone in the place of what the pointer leads to.
+func mark(v any, pointer string, gone *int) {
+	tokens := strings.Split(pointer, "/")[1:]
+	for i, token := range tokens {
+		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		last := i == len(tokens)-1
+		switch c := v.(type) {
+		case map[string]any:
+			if _, ok := c[token]; ok && last {
+				c[token] = gone
+			}
+			v = c[token]
+		case []any:
+			n, err := strconv.Atoi(token)
+			if err != nil || n >= len(c) {
+				return
+			}
+			if last {
+				c[n] = gone
+			}
+			v = c[n]
+		default:
+			return
+		}
+	}
+}
+
+// sweep takes out what is marked, and gives what is left of v.
+func sweep(v any, gone *int) any {
+	switch c := v.(type) {
+	case map[string]any:
+		for name, value := range c {
+			if value == gone {
+				delete(c, name)
+				continue
+			}
+			c[name] = sweep(value, gone)
+		}
+	case []any:
+		kept := []any{}
+		for _, value := range c {
+			if value != gone {
+				kept = append(kept, sweep(value, gone))
+			}
+		}
+		return kept
+	}
+	return v
+}
+
+func FuzzResponse(f *testing.F) {
+	for _, c := range answers {
+		if len(c.message) < 2000 {
+			f.Add([]byte(c.message), []byte(c.id), []byte(`"asking"`))
+		}
+	}
+	var r mcp.Response
+	f.Fuzz(func(t *testing.T, message, id, asking []byte) {
+		kind := r.Read(message, id)
+		start, end := r.IDStart, r.IDEnd
+		form, err := canonical.Append(nil, message)
+		if (err != nil) != (kind == mcp.Malformed) {
+			t.Fatalf("%q: %v, but kind %d", message, err, kind)
+		}
+		if kind == mcp.NotOurs || kind == mcp.Malformed {
+			return
+		}
+		// Whoever asked had an id that is a string or an integer.
+		var request mcp.Request
+		request.Read(append(append([]byte(`{"id":`), asking...), '}'), nil)
+		if asking = request.ID; asking == nil || request.Kind != mcp.Other {
+			return
+		}
+		replay := mcp.AppendReplay(nil, message, start, end, asking)
+		if again := r.Read(replay, asking); again != kind {
+			t.Fatalf("%q replayed to %s as %q: %d, the first answer was %d", message, asking, replay, again, kind)
+		}
+		back := mcp.AppendReplay(nil, replay, r.IDStart, r.IDEnd, message[start:end])
+		if !bytes.Equal(back, message) {
+			t.Fatalf("%q replayed to %s and back: %q", message, asking, back)
+		}
+		event := mcp.AppendEvent(nil, message)
+		events := mcp.Events{Cap: len(message)}
+		got := feed(&events, event, []int{len(event) / 2})
+		if len(got) != 1 || events.Oversize {
+			t.Fatalf("%q as an event %q: read as %q", message, event, got)
+		}
+		if again, err := canonical.Append(nil, []byte(got[0])); err != nil || !bytes.Equal(again, form) || r.Read([]byte(got[0]), id) != kind {
+			t.Fatalf("%q through an event: %q, %v", message, got[0], err)
+		}
+	})
+}
+
+func FuzzEvents(f *testing.F) {
+	for _, c := range streams {
+		f.Add([]byte(c.stream), uint8(5), uint64(len(c.stream)))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, limit uint8, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		checkEvents(t, stream, int(limit), randomCuts(r, len(stream)))
+		checkValue(t, string(stream), randomCuts(r, len(stream)))
+	})
+}
