@@ -199,6 +199,6 @@ func (r *reader) round(n canonical.Node, at string) (out []mcp.Round) {
 		r.integer(m, where, 1, 365*24*3600, &round.Seconds)
 		out = append(out, round)
 	}
-	slices.SortFunc(out, func(a, b Round) int { return strings.Compare(a.Pointer, b.Pointer) })
+	slices.SortFunc(out, func(a, b mcp.Round) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return out
 }
