@@ -52,12 +52,13 @@ type world struct {
 	memory *memory
 	now    ledger.Mono
 	counts map[string]uint64
+	gauges map[string]uint64
 	logs   []string
 	ids    uint32
 }
 
 func newWorld(t testing.TB) *world {
-	return &world{t: t, memory: &memory{values: map[string]cell{}}, counts: map[string]uint64{}}
+	return &world{t: t, memory: &memory{values: map[string]cell{}}, counts: map[string]uint64{}, gauges: map[string]uint64{}}
 }
 
 type fakeCounter struct {
@@ -66,6 +67,15 @@ type fakeCounter struct {
 }
 
 func (c fakeCounter) Add(n uint64) { c.w.counts[c.name] += n }
+
+type fakeGauge struct {
+	w    *world
+	name string
+}
+
+func (g fakeGauge) Set(v uint64) { g.w.gauges[g.name] = v }
+
+func (w *world) Gauge(name string) Gauge { return fakeGauge{w, name} }
 
 func (w *world) Counter(name string) Counter { return fakeCounter{w, name} }
 
@@ -88,14 +98,15 @@ func (w *world) worker(config string) *Guard {
 		w.t.Fatal(mistakes)
 	}
 	log := func(text string) { w.logs = append(w.logs, text) }
-	store, err := ledger.Open(ledger.Env{
+	g := New(c, w, log)
+	err := g.Open(ledger.Env{
 		Table: w.memory, Now: func() ledger.Mono { return w.now }, Log: log,
 		Random: func(b []byte) { w.ids++; binary.BigEndian.PutUint32(b, w.ids) },
-	}, c.Namespace, ledger.Layout{Buckets: 4, Ways: 64, PieceBytes: 4096})
+	}, ledger.Layout{Buckets: 4, Ways: 64, PieceBytes: 4096})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return New(c, store, w, log)
+	return g
 }
 
 // fakeHost is the proxy as one stream sees it, and what was done to it.
@@ -144,6 +155,23 @@ func (h *fakeHost) SetRequestHeader(name, value string) error {
 
 func (h *fakeHost) RemoveRequestHeader(name string) error {
 	h.request = slices.DeleteFunc(h.request, func(l [2]string) bool { return l[0] == name })
+	return nil
+}
+
+func (h *fakeHost) ReplaceRequestBody(body []byte) error {
+	h.in("ReplaceRequestBody")
+	h.body = slices.Clone(body)
+	return nil
+}
+
+func (h *fakeHost) RemoveResponseHeader(name string) error {
+	h.response = slices.DeleteFunc(h.response, func(l [2]string) bool { return l[0] == name })
+	return nil
+}
+
+func (h *fakeHost) ReplaceResponseBody(chunk []byte) error {
+	h.in("ReplaceResponseBody")
+	h.chunk = slices.Clone(chunk)
 	return nil
 }
 

@@ -17,6 +17,9 @@ type Guard struct {
 	log     Log
 	places  map[*policy.Policy][]string // the pointers among a policy's keys
 	waiting map[ledger.Token]*Stream
+	now     func() ledger.Mono
+	open    map[ledger.Token]struct{} // streams that have not ended
+	servers map[string]string         // name of a policy → the server's, as last seen
 	tokens  uint32
 	holding holding
 	probing map[*Stream]struct{} // held headers whose body callback has not come yet
@@ -27,21 +30,46 @@ type Guard struct {
 	buf      []byte
 }
 
-// New wires a guard together. The store answers through the Guard, which is its
-// ledger.Sink.
-func New(config *policy.Config, store ledger.Store, m Metrics, log Log) *Guard {
+// New makes the guard of a configuration. Open must follow.
+func New(config *policy.Config, m Metrics, log Log) *Guard {
 	g := &Guard{
-		config: config, store: store, log: log,
+		config: config, log: log,
 		counts:  newCounts(config.Namespace, m),
 		places:  map[*policy.Policy][]string{},
 		waiting: map[ledger.Token]*Stream{},
 		probing: map[*Stream]struct{}{},
+		open:    map[ledger.Token]struct{}{},
+		servers: map[string]string{},
 	}
 	for _, p := range config.Policies {
 		g.places[p] = pointers(p)
 	}
 	g.places[misnamed] = nil
 	return g
+}
+
+// Open opens the ledger in the host's shared data. env needs what the worker alone
+// knows: table, clock, chance and log.
+func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
+	env.Live = func(t ledger.Token) bool { _, ok := g.open[t]; return ok }
+	env.Count, env.Census = g.notice, g.census
+	for _, p := range g.config.Policies {
+		env.Policies = append(env.Policies, p.Name)
+	}
+	store, err := ledger.Open(env, g.config.Namespace, layout)
+	if err == nil {
+		g.store, g.now = store, env.Now
+	}
+	return err
+}
+
+// Quotas are what the configuration lets the ledger hold, for its stated maximum.
+func (g *Guard) Quotas() []ledger.Quota {
+	var out []ledger.Quota
+	for _, p := range g.config.Policies {
+		out = append(out, ledger.Quota{Limits: limits(p), Budget: budget(p), ReplyBytes: p.Limits.ReplyBytes})
+	}
+	return out
 }
 
 func pointers(p *policy.Policy) []string {

@@ -104,7 +104,7 @@ func (s *Stream) classify() class {
 	isJSON := h.types > 0 && h.json == h.types
 	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
 	switch {
-	case !p.MustGuard && !h.keyed && (p.HeaderKeysOnly || noCall):
+	case !p.MustGuard && !h.keyed && (p.HeaderKeysOnly && !p.Advertise || noCall):
 		return pass
 	case post && !isJSON && p.MustGuard:
 		return unsupportedType

@@ -72,8 +72,11 @@ func (s *Stream) lookOnce() (a Action) {
 // lost.
 func (s *Stream) goAhead() Action {
 	s.ahead = true
-	s.g.counts.add("", headersNotHeld, "")
-	if !s.editHeaders() {
+	s.g.counts.add("", headersNotHeld)
+	if s.policy.Observe {
+		return Continue
+	}
+	if !s.editHeaders() || s.policy.Strip && s.host.RemoveRequestHeader("content-length") != nil {
 		return s.refuseUnread(unreadable)
 	}
 	return Continue

@@ -18,10 +18,15 @@ type Host interface {
 	// SetRequestHeader replaces every line of a header.
 	SetRequestHeader(name, value string) error
 	RemoveRequestHeader(name string) error
+	// ReplaceRequestBody puts another body in place of the one that is held.
+	ReplaceRequestBody(body []byte) error
 
 	ResponseHeaders() ([][2]string, error)
 	// ResponseBody gives the chunk that is passing.
 	ResponseBody(size int) ([]byte, error)
+	RemoveResponseHeader(name string) error
+	// ReplaceResponseBody puts other bytes in place of the chunk that is passing.
+	ReplaceResponseBody(chunk []byte) error
 
 	// Property reads one of the proxy's attributes; ok is false where there is none.
 	Property(path []string) (value []byte, ok bool)
@@ -44,8 +49,14 @@ type Host interface {
 // Counter is a metric that only grows.
 type Counter interface{ Add(n uint64) }
 
-// Metrics makes counters by their full name, labels included.
-type Metrics interface{ Counter(name string) Counter }
+// Gauge is a metric that is set.
+type Gauge interface{ Set(value uint64) }
+
+// Metrics makes metrics by their full name, labels included.
+type Metrics interface {
+	Counter(name string) Counter
+	Gauge(name string) Gauge
+}
 
 // Log writes one line for operators. No line may hold a key, an argument or an
 // identity.
@@ -57,6 +68,9 @@ var (
 	propRoutePolicy = []string{"xds", "route_metadata", "filter_metadata", "callonce", "policy"}
 	propVirtualHost = []string{"xds", "virtual_host_name"}
 	propPeerDigest  = []string{"connection", "sha256_peer_certificate_digest"}
-	propDetails     = []string{"response", "code_details"}
-	propFlags       = []string{"response", "flags"}
+	// The rbac filter's verdict on a shadow rule named callonce_peer_ (envoy/README.md).
+	propPeerValidated = []string{"metadata", "filter_metadata", "envoy.filters.http.rbac", "callonce_peer_shadow_engine_result"}
+
+	propDetails = []string{"response", "code_details"}
+	propFlags   = []string{"response", "flags"}
 )

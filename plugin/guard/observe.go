@@ -17,6 +17,7 @@ const (
 	outCapacity      = "capacity"
 	outRejected      = "rejected"
 	outUnavailable   = "unavailable"
+	outForwarded     = "forwarded"
 )
 
 // outcomes says which outcome each refusal counts as.
@@ -33,46 +34,75 @@ var outcomes = map[string]string{
 	mcp.Unavailable.Type:      outUnavailable,
 }
 
-// metric is one of the counters; label is the name of the label that varies.
+// metric is one of the counters or gauges; labels name what varies, in the order of
+// a key's values.
 type metric struct {
 	name      string
 	namespace bool
-	label     string
+	labels    []string
 }
 
 var (
-	decisions      = &metric{"mcp_gateway_idempotency_total", true, "outcome"}
-	settlements    = &metric{"callonce_settled_total", false, "how"}
-	strayKeys      = &metric{"callonce_stray_keys_total", false, ""}
-	headersNotHeld = &metric{"callonce_headers_not_held_total", false, ""}
-	meshRetriesOff = &metric{"callonce_mesh_retries_off_total", false, ""}
+	decisions      = &metric{"mcp_gateway_idempotency_total", true, []string{"outcome"}}
+	toolCalls      = &metric{"callonce_tool_calls_total", false, []string{"tool", "outcome"}}
+	settlements    = &metric{"callonce_settled_total", false, []string{"how"}}
+	evictions      = &metric{"callonce_evicted_total", false, nil}
+	shed           = &metric{"callonce_replies_shed_total", false, nil}
+	strayKeys      = &metric{"callonce_stray_keys_total", false, nil}
+	duplicates     = &metric{"callonce_duplicates_total", false, []string{"source"}}
+	meshRetriesOff = &metric{"callonce_mesh_retries_off_total", false, nil}
+	headersNotHeld = &metric{"callonce_headers_not_held_total", false, nil}
+	bucketsFull    = &metric{"callonce_buckets_full_total", false, nil}
+	foreignBytes   = &metric{"callonce_foreign_records_total", false, nil}
+
+	entries         = &metric{"callonce_entries", false, []string{"state"}}
+	replyBytes      = &metric{"callonce_reply_bytes", false, nil}
+	youngestEvicted = &metric{"callonce_youngest_evicted_seconds", false, nil}
 )
 
-// counts makes each counter once. Label values come from configuration or from the
+// counts makes each metric once. Label values come from configuration or from the
 // fixed sets above, never from a request, so their number is bounded.
 type counts struct {
 	namespace string
 	metrics   Metrics
-	made      map[countKey]Counter
+	counters  map[countKey]Counter
+	gauges    map[countKey]Gauge
 }
 
 type countKey struct {
-	metric        *metric
-	server, value string
+	metric *metric
+	server string
+	values [2]string
 }
 
 func newCounts(namespace string, m Metrics) counts {
-	return counts{namespace, m, map[countKey]Counter{}}
+	return counts{namespace, m, map[countKey]Counter{}, map[countKey]Gauge{}}
 }
 
-func (c *counts) add(server string, m *metric, value string) {
-	k := countKey{m, server, value}
-	counter, ok := c.made[k]
+func keyOf(server string, m *metric, values []string) countKey {
+	k := countKey{metric: m, server: server}
+	copy(k.values[:], values)
+	return k
+}
+
+func (c *counts) add(server string, m *metric, values ...string) {
+	k := keyOf(server, m, values)
+	counter, ok := c.counters[k]
 	if !ok {
 		counter = c.metrics.Counter(c.fullName(k))
-		c.made[k] = counter
+		c.counters[k] = counter
 	}
 	counter.Add(1)
+}
+
+func (c *counts) set(value uint64, server string, m *metric, values ...string) {
+	k := keyOf(server, m, values)
+	gauge, ok := c.gauges[k]
+	if !ok {
+		gauge = c.metrics.Gauge(c.fullName(k))
+		c.gauges[k] = gauge
+	}
+	gauge.Set(value)
 }
 
 // fullName spells labels as label=.=value;.; in front of the name, which the
@@ -91,8 +121,8 @@ func (c *counts) fullName(k countKey) string {
 	if k.server != "" {
 		label("server", k.server)
 	}
-	if k.metric.label != "" {
-		label(k.metric.label, k.value)
+	for i, name := range k.metric.labels {
+		label(name, k.values[i])
 	}
 	b.WriteString(k.metric.name)
 	return b.String()
@@ -112,5 +142,8 @@ func (s *Stream) label() string {
 // outcome counts a decision and publishes it.
 func (s *Stream) outcome(o string) {
 	s.g.counts.add(s.label(), decisions, o)
+	if s.call.tool != nil {
+		s.g.counts.add(s.label(), toolCalls, s.call.tool.Match, o)
+	}
 	s.host.SetState("callonce.outcome", o)
 }

@@ -1,6 +1,9 @@
 package guard
 
-import "github.com/callonce/callonce/plugin/mcp"
+import (
+	"github.com/callonce/callonce/plugin/mcp"
+	"github.com/callonce/callonce/plugin/policy"
+)
 
 // What is wrong with a request whose body was not, or not wholly, read.
 const (
@@ -10,18 +13,40 @@ const (
 )
 
 // refuse answers with one of the refusals. detail says more precisely what was wrong
-// and holds nothing that the caller sent.
+// and holds nothing that the caller sent. A policy that observes only counts it.
 func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	s.outcome(outcomes[f.Type])
-	status := ""
-	if s.call.tool != nil {
-		status = s.call.tool.StatusTool
+	if s.policy.Observe {
+		return s.pass()
 	}
+	statusTool := ""
+	if s.call.tool != nil {
+		statusTool = s.call.tool.StatusTool
+	}
+	named := f.In(dialect(s.policy.Preset))
 	headers := [][2]string{{"content-type", "application/json"}}
 	if f.RetryAfter > 0 {
 		headers = append(headers, [2]string{"retry-after", itoa(f.RetryAfter)})
 	}
-	return s.answer(f.Status, headers, f.AppendError(nil, s.call.id, s.call.operation, status, detail))
+	status, shape := f.Status, named.AppendError
+	if s.call.isCall && s.policy.Reply != policy.ReplyHTTP {
+		status = 200
+		if s.policy.Reply == policy.ReplyToolResult {
+			shape = named.AppendToolResult
+		}
+	}
+	return s.answer(status, headers, shape(nil, s.call.id, s.call.operation, statusTool, detail))
+}
+
+// dialect says whose names the callers of a preset expect.
+func dialect(p policy.Preset) mcp.Dialect {
+	switch p {
+	case policy.SEP3182:
+		return mcp.SEP3182
+	case policy.Forward:
+		return mcp.KeyReused
+	}
+	return mcp.Own
 }
 
 func (s *Stream) refuseUnread(detail string) Action { return s.refuse(&mcp.Unsupported, detail) }
@@ -47,6 +72,9 @@ func (s *Stream) refuseFault() (a Action) {
 
 func (s *Stream) refuseMismatch(header string) Action {
 	s.outcome(outRejected)
+	if s.policy.Observe {
+		return s.pass()
+	}
 	return s.answer(400, [][2]string{{"content-type", "application/json"}},
 		mcp.AppendHeaderMismatch(nil, s.call.id, header))
 }

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"encoding/hex"
+
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
 	"github.com/callonce/callonce/plugin/policy"
@@ -8,12 +10,12 @@ import (
 
 // strayKey is a key header on something that is no tool call. Many clients can only
 // set a header on all their requests, so it passes unless the policy says otherwise.
-func (s *Stream) strayKey() Action {
-	s.g.counts.add(s.label(), strayKeys, "")
+func (s *Stream) strayKey(method string) Action {
+	s.g.counts.add(s.label(), strayKeys)
 	if s.policy.RefuseStray {
-		return s.refuse(&mcp.Unsupported, "an idempotency key is for tools/call only")
+		return s.refuse(&mcp.Unsupported, strayDetail)
 	}
-	return s.pass()
+	return s.passWith(method)
 }
 
 // judge decides on a body read whole (rules 4 to 7 of the contract's order).
@@ -34,10 +36,11 @@ func (s *Stream) judge(body []byte) Action {
 		}
 		return s.pass()
 	case mcp.Other:
+		method := string(r.Method())
 		if s.head.keyed {
-			return s.strayKey()
+			return s.strayKey(method)
 		}
-		return s.pass()
+		return s.passWith(method)
 	}
 	if h := s.routingMismatch(r); h != "" {
 		return s.refuseMismatch(h)
@@ -45,7 +48,7 @@ func (s *Stream) judge(body []byte) Action {
 	if s.policy == misnamed {
 		return s.refuseMisnamed()
 	}
-	return s.guardCall(r)
+	return s.guardCall(r, body)
 }
 
 func defect(r *mcp.Request) string {
@@ -76,17 +79,21 @@ func (s *Stream) routingMismatch(r *mcp.Request) string {
 
 // guardCall takes the tool's entry, then key, identity and fingerprint, and asks the
 // ledger.
-func (s *Stream) guardCall(r *mcp.Request) Action {
+func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
+	s.call.isCall = true
 	s.call.tool = s.policy.Tool(string(r.Name))
 	if s.call.tool.Guard == policy.GuardOff {
-		return s.pass()
+		if s.policy.RefuseStray && (s.head.keyed || r.Keyed) {
+			return s.refuse(&mcp.Unsupported, strayDetail)
+		}
+		return s.unguarded(r)
 	}
 	key, refusal := s.findKey(r)
 	if refusal != nil {
 		return s.refuse(refusal, "")
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardOptional {
-		return s.pass()
+		return s.unguarded(r)
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardRequired {
 		return s.refuse(&mcp.KeyRequired, "")
@@ -96,27 +103,84 @@ func (s *Stream) guardCall(r *mcp.Request) Action {
 	if refusal != nil {
 		return s.refuse(refusal, detail)
 	}
-	fingerprint, buf := r.Fingerprint(s.g.buf, mcp.Shape{BindID: s.policy.BindRequestID, Exclude: s.call.tool.Exclude})
-	s.g.buf = buf
+	if s.policy.ForwardKey != "" && s.ahead {
+		return s.refuse(&mcp.NeverHeld, "")
+	}
+	fingerprint := s.fingerprint(r)
 	id := s.storedID(r, place, key, fingerprint)
 	s.call.operation = hex16(id[:8])
-	s.host.SetState("callonce.key_hash", s.call.operation)
-	return s.claim(ledger.Claim{
-		ID:          id,
-		Fingerprint: fingerprint,
-		Principal:   place.principal,
-		Scope:       place.scope,
-		Budget:      ledger.Budget{Ring: s.policy.Index, Bytes: s.policy.Limits.StoredBytes},
-		Terms:       s.terms(key == nil),
-	})
+	s.publish(r, place, fingerprint)
+	s.prepare(r, body, key, &id)
+	return s.claim(s.intent(r, place, id, fingerprint, key == nil))
 }
 
-func (s *Stream) terms(derived bool) ledger.Terms {
-	t := ledger.Terms{TTL: s.call.tool.TTL}
-	if derived {
-		t.Window = s.call.tool.Window
+const strayDetail = "an idempotency key is for guarded calls of tools only"
+
+func (s *Stream) fingerprint(r *mcp.Request) [32]byte {
+	sum, buf := r.Fingerprint(s.g.buf, mcp.Shape{
+		BindID: s.policy.BindRequestID, Exclude: s.call.tool.Exclude, Round: s.call.tool.Round,
+	})
+	s.g.buf = buf
+	return sum
+}
+
+// prepare works out what goes on to the server, while the call can still be read.
+func (s *Stream) prepare(r *mcp.Request, body, key []byte, id *[32]byte) {
+	if s.policy.ForwardKey != "" {
+		s.call.forward = string(key)
+		if key == nil {
+			s.call.forward = hex.EncodeToString(id[:])
+		}
 	}
-	return t
+	if s.policy.Strip && r.KeyInArguments() {
+		s.call.body = r.AppendStripped(make([]byte, 0, len(body)), body)
+	}
+}
+
+// intent is the claim that the ledger is asked with.
+func (s *Stream) intent(r *mcp.Request, place scoped, id, fingerprint [32]byte, derived bool) ledger.Claim {
+	p, tool := s.policy, s.call.tool
+	c := ledger.Claim{
+		ID:           id,
+		Fingerprint:  fingerprint,
+		Policy:       p.Name,
+		Principal:    place.principal,
+		Scope:        place.scope,
+		Session:      sketch(s.call.session),
+		Request:      sketch(string(s.call.id)),
+		RetryUnknown: tool.RetryUnknown,
+		TakesTasks:   r.TakesTasks(),
+		Budget:       budget(p),
+		Limits:       limits(p),
+		Terms:        ledger.Terms{TTL: tool.TTL, Lease: p.Lease},
+	}
+	if derived {
+		c.Terms.Window = tool.Window
+	}
+	return c
+}
+
+func budget(p *policy.Policy) ledger.Budget {
+	return ledger.Budget{Ring: p.Index, Bytes: p.Limits.StoredBytes}
+}
+
+func limits(p *policy.Policy) ledger.Limits {
+	l := &p.Limits
+	return ledger.Limits{
+		Entries: l.Entries, EntriesPerPrincipal: l.EntriesPerPrincipal, EntriesPerScope: l.EntriesPerScope,
+		InFlight: l.InFlight, InFlightPerPrincipal: l.InFlightPerPrincipal, InFlightPerScope: l.InFlightPerScope,
+		TombstonesPerScope: l.TombstonesPerScope, OnFullEvict: l.Evict,
+	}
+}
+
+// unguarded lets a call go on that nothing asks to guard.
+func (s *Stream) unguarded(r *mcp.Request) Action {
+	if s.policy.LogUnkeyed {
+		if place, refusal, _ := s.findScope(); refusal == nil {
+			s.publish(r, place, s.fingerprint(r))
+		}
+	}
+	return s.pass()
 }
 
 // oversize decides on a body that is over the cap before its end.
@@ -156,7 +220,19 @@ func (s *Stream) findKey(r *mcp.Request) ([]byte, *mcp.Refusal) {
 		}
 		key = []byte(k)
 	}
+	if key != nil && s.policy.ForwardKey != "" && !visible(key) {
+		return nil, &mcp.KeyInvalid // it could not go on in a header
+	}
 	return key, nil
+}
+
+func visible(key []byte) bool {
+	for _, c := range key {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // claim asks the ledger.
@@ -184,11 +260,14 @@ func (s *Stream) actLate(a ledger.Answer) (act Action) {
 
 // act does what the ledger's answer asks for.
 func (s *Stream) act(a ledger.Answer) Action {
-	switch a.Verdict {
-	case ledger.First:
+	s.repeated(a)
+	switch {
+	case a.Verdict == ledger.First:
 		return s.forward(a.Hold)
-	case ledger.Replay:
+	case a.Verdict == ledger.Replay:
 		return s.replay(a.Reply)
+	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError:
+		return s.forwardUnguarded()
 	default:
 		return s.refuse(verdicts[a.Verdict], "")
 	}
@@ -208,22 +287,60 @@ var verdicts = map[ledger.Verdict]*mcp.Refusal{
 // be readable.
 func (s *Stream) forward(h ledger.Hold) Action {
 	s.hold, s.stage = h, forwarded
-	if !s.ahead && !s.editHeaders() {
-		// Nothing was sent yet: better no call than one that may run twice.
-		s.settle(ledger.Outcome{Event: ledger.Release})
-		return s.refuse(&mcp.Unavailable, "")
-	}
-	s.g.counts.add(s.label(), meshRetriesOff, "")
-	s.outcome(outFirst)
 	s.reply = readAlong{cap: s.policy.Limits.ReplyBytes}
+	if !s.policy.Observe {
+		if !s.edit() {
+			// Nothing was sent yet: better no call than one that may run twice.
+			s.settle(ledger.Outcome{Event: ledger.Release})
+			return s.refuse(&mcp.Unavailable, "")
+		}
+		s.g.counts.add(s.label(), meshRetriesOff)
+	}
+	s.outcome(outFirst)
 	s.head = head{}
 	return Continue
+}
+
+// forwardUnguarded sends a call on that the store cannot remember, because the policy
+// says so.
+func (s *Stream) forwardUnguarded() Action {
+	s.g.log("the store cannot answer: a call went on unguarded, as on_store_error says")
+	if !s.policy.Observe && !s.edit() {
+		return s.refuse(&mcp.Unavailable, "")
+	}
+	s.outcome(outForwarded)
+	return s.pass()
+}
+
+// edit makes the changes to a call that goes on.
+func (s *Stream) edit() bool {
+	if !s.ahead && !s.editHeaders() {
+		return false
+	}
+	if s.call.forward != "" && s.host.SetRequestHeader(s.policy.ForwardKey, s.call.forward) != nil {
+		return false
+	}
+	if s.call.body == nil {
+		return true
+	}
+	if s.host.ReplaceRequestBody(s.call.body) != nil {
+		return false
+	}
+	// The old length would make the proxy wait for bytes that never come. Where the headers
+	// have gone, they went without one.
+	return s.ahead || s.host.SetRequestHeader("content-length", itoa(len(s.call.body))) == nil
 }
 
 // replay answers with the first answer, under the asking request's id.
 func (s *Stream) replay(r ledger.Reply) Action {
 	s.outcome(outReplay)
+	if s.policy.Observe {
+		return s.pass()
+	}
 	body := mcp.AppendReplay(nil, r.Message, r.IDStart, r.IDEnd, s.call.id)
+	if s.policy.MarkMeta {
+		body = s.g.response.AppendMarked(nil, body)
+	}
 	contentType := "application/json"
 	if mcp.OnlyEvents(s.head.accept) {
 		contentType = "text/event-stream"

@@ -43,6 +43,9 @@ func (s *Stream) ResponseHeaders(end bool) Action {
 		s.leaveLedger()
 		s.stage = replied
 	}
+	if s.stage == advertised {
+		s.beginAdvert(end)
+	}
 	if s.stage != forwarded {
 		return Continue
 	}
@@ -115,6 +118,9 @@ func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
 // ResponseBody is called with each chunk as it passes.
 func (s *Stream) ResponseBody(size int, end bool) Action {
 	defer s.containLate()
+	if s.stage == advertised {
+		s.passAdvert(size, end)
+	}
 	if s.stage != forwarded {
 		return Continue
 	}
@@ -209,16 +215,20 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		s.settle(ledger.Outcome{Event: ledger.Release})
 		return
 	}
-	if a == mcp.Task {
-		// Who may see a task's handle depends on what the asking client declares; until
-		// that is read, nobody gets it twice.
-		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+	if ptr := s.call.tool.ResultID; ptr != "" {
+		if id := s.g.response.ResultID(ptr); id != "" {
+			s.host.SetState("callonce.result_id", id)
+		}
+	}
+	if a == mcp.ToolError && s.call.tool.ReleaseToolError {
+		s.settle(ledger.Outcome{Event: ledger.Release})
 		return
 	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
 		Status:  s.reply.status,
 		IDStart: s.g.response.IDStart,
 		IDEnd:   s.g.response.IDEnd,
+		Task:    a == mcp.Task,
 		Message: message,
 	}})
 }

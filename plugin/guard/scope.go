@@ -38,8 +38,8 @@ func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
 	t = append(append(t, ','), identity...)
 	t = append(t, ",["...)
 	for i, src := range s.policy.Scope {
-		v, lines := s.head.one(src.Header)
-		if lines > 1 || !isText(v) {
+		v, y := s.value(&src)
+		if y == broken {
 			return sc, &mcp.IdentityRequired, ""
 		}
 		if i > 0 {
@@ -48,13 +48,13 @@ func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
 		t = canonical.AppendString(t, []byte(v))
 	}
 	t = append(t, "],"...)
-	session := ""
-	if s.policy.Session {
-		v, lines := s.head.one("mcp-session-id")
-		if lines > 1 || !isText(v) {
-			return sc, &mcp.IdentityRequired, ""
-		}
-		session = v
+	session, y := s.value(&sessionSource)
+	if y == broken && s.policy.Session {
+		return sc, &mcp.IdentityRequired, ""
+	}
+	s.call.session = session
+	if !s.policy.Session {
+		session = ""
 	}
 	t = canonical.AppendString(t, []byte(session))
 	sc.text = t
@@ -68,6 +68,8 @@ func digest(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(h[:])
 }
 
+var sessionSource = policy.Source{Header: "mcp-session-id"}
+
 // serverName is configured, else the virtual host's name and the policy's; never the
 // chosen cluster, which a canary changes from call to call.
 func (s *Stream) serverName() string {
@@ -78,17 +80,9 @@ func (s *Stream) serverName() string {
 	if !ok || len(host) == 0 || !utf8.Valid(host) {
 		return ""
 	}
-	return string(host) + "/" + s.policy.Name
-}
-
-// isText reports whether a value may be part of an identity: one line of UTF-8.
-func isText(v string) bool {
-	for i := 0; i < len(v); i++ {
-		if v[i] < ' ' || v[i] == 0x7f {
-			return false
-		}
-	}
-	return utf8.ValidString(v)
+	name := string(host) + "/" + s.policy.Name
+	s.g.servers[s.policy.Name] = name
+	return name
 }
 
 // identity gives the caller's identity as canonical JSON: the list [source, value, …]
@@ -96,8 +90,8 @@ func isText(v string) bool {
 // policy takes anonymous callers.
 func (s *Stream) identity() ([]byte, *mcp.Refusal) {
 	for _, p := range s.policy.Principal {
-		text, yields, broken := s.principal(p)
-		if broken {
+		text, yields, bad := s.principal(p)
+		if bad {
 			return nil, &mcp.IdentityRequired
 		}
 		if yields {
@@ -112,14 +106,14 @@ func (s *Stream) identity() ([]byte, *mcp.Refusal) {
 
 // principal asks every source of one principal. A value that is not one line of text,
 // or a header sent twice, refuses.
-func (s *Stream) principal(p policy.Principal) (text []byte, yields, broken bool) {
+func (s *Stream) principal(p policy.Principal) (text []byte, yields, bad bool) {
 	text = append(text, '[')
 	for i, src := range p {
-		v, lines := s.head.one(src.Header)
-		if lines == 0 {
+		v, y := s.value(&src)
+		if y == absent {
 			return nil, false, false
 		}
-		if lines > 1 || v == "" || !isText(v) {
+		if y == broken || v == "" {
 			return nil, false, true
 		}
 		if i > 0 {
@@ -139,7 +133,7 @@ func (s *Stream) credentials() []byte {
 	h := sha256.New()
 	var n [8]byte
 	add := func(kind byte, v string) {
-		binary.LittleEndian.PutUint64(n[:], uint64(len(v)))
+		putUint64(n[:], uint64(len(v)))
 		h.Write([]byte{kind})
 		h.Write(n[:])
 		h.Write([]byte(v))
@@ -193,3 +187,5 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 func hex16(b []byte) string { return hex.EncodeToString(b[:8]) }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func putUint64(into []byte, v uint64) { binary.LittleEndian.PutUint64(into, v) }

@@ -9,12 +9,13 @@ import (
 type stage uint8
 
 const (
-	begun     stage = iota
-	passing         // none of our business, or not any more
-	reading         // headers held, the body is being gathered
-	asking          // the ledger was asked and has not answered
-	forwarded       // claimed, sent on; the answer is read along
-	replied         // answered by us
+	begun      stage = iota
+	passing          // none of our business, or not any more
+	reading          // headers held, the body is being gathered
+	asking           // the ledger was asked and has not answered
+	forwarded        // claimed, sent on; the answer is read along
+	replied          // answered by us
+	advertised       // sent on; its answer may gain an advert
 )
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
@@ -28,25 +29,32 @@ type Stream struct {
 	token  ledger.Token
 	hold   ledger.Hold
 	reply  readAlong
+	advert *advertising // nil but for the answers that gain one
 
 	sizeAtHead uint64 // what had arrived when the headers came
 	ahead      bool   // the headers went on before the body was judged
 }
 
-// call is what must be remembered of a call once its body has gone on. Its bytes
+// call is what must be remembered of a call once its body has been read. Its bytes
 // are copies.
 type call struct {
 	tool      *policy.Tool
 	server    string
+	session   string
 	id        []byte // the request's id token
 	operation string // the call's public name: 16 hex digits of its stored id
+	forward   string // what goes on in the header forward_key
+	body      []byte // what goes on in place of the body, nil = as it came
+	isCall    bool   // a well-formed tools/call whose id was read
 	guarded   bool
 }
 
 // NewStream begins a stream.
 func (g *Guard) NewStream(id uint32, h Host) *Stream {
 	g.tokens++
-	return &Stream{g: g, host: h, token: ledger.Token{Stream: id, Generation: g.tokens}}
+	s := &Stream{g: g, host: h, token: ledger.Token{Stream: id, Generation: g.tokens}}
+	g.open[s.token] = struct{}{}
+	return s
 }
 
 // RequestHeaders is called once; end says that there is no body.
@@ -63,9 +71,9 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	s.head = readHead(lines, s.policy)
 	switch s.classify() {
 	case pass:
-		return s.pass()
+		return s.passWith(s.head.mcpMethod)
 	case stray:
-		return s.strayKey()
+		return s.strayKey("")
 	case unsupportedType:
 		return s.refuseUnread(notJSON)
 	case encoded:
@@ -134,6 +142,7 @@ func (s *Stream) pass() Action {
 func (s *Stream) Done() {
 	defer s.containLate()
 	delete(s.g.probing, s)
+	delete(s.g.open, s.token)
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
@@ -165,14 +174,23 @@ func (s *Stream) contain(a *Action) {
 	switch {
 	case was == forwarded:
 		s.bury()
-		*a = s.refuseFault()
+		if *a = Continue; !s.policy.Observe {
+			*a = s.refuseFault()
+		}
 	case was == replied:
 		*a = Pause
-	case was != passing && (s.call.guarded || s.policy != nil && (s.head.keyed || s.policy.MustGuard)):
+	case was != passing && s.mayBeGuarded():
 		*a = s.refuseFault()
 	default:
 		*a = Continue
 	}
+}
+
+func (s *Stream) mayBeGuarded() bool {
+	if s.policy == nil || s.policy.Observe {
+		return false
+	}
+	return s.call.guarded || s.head.keyed || s.policy.MustGuard
 }
 
 // containLate is contain for what comes after the request went on: the answer passes,

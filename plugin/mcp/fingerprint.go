@@ -10,6 +10,7 @@ import (
 type Shape struct {
 	BindID  bool     // the request's id is part of the intent
 	Exclude []string // JSON Pointers into arguments that are not
+	Round   []Round  // times in arguments that count by their interval only
 }
 
 // Fingerprint is the SHA-256 over the canonical form of
@@ -33,6 +34,9 @@ func (r *Request) AppendIntent(dst []byte, s Shape) []byte {
 		if n := r.doc.Pointer(r.args, ptr); n != canonical.NoNode {
 			r.doc.Omit(n)
 		}
+	}
+	if r.args != canonical.NoNode {
+		r.round(s.Round)
 	}
 	dst = append(dst, '{')
 	if s.BindID {

@@ -43,9 +43,36 @@ var (
 		Message: "This call has already run, and its answer was not kept. It was not run again. Do not repeat it under another key", Advice: "call %s to see its result"}
 	Capacity = Refusal{Type: "idempotency_capacity", Status: 429, Code: -31429, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
 		Message: "This call was not run now: the proxy has no room to remember another call. Send the same request with the same key later."}
+	// NeverHeld is Unavailable where waiting does not help: the key would have to go on in a
+	// header, and the proxy has let the headers go.
+	NeverHeld = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "never",
+		Message: "This call was not run now: its key must go on in a header, and this proxy cannot hold headers while it reads the call."}
 	Unavailable = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
 		Message: "This call was not run now: the proxy cannot tell whether it ran before. Send the same request with the same key later."}
 )
+
+// Dialect is whose names a refusal uses for the same thing.
+type Dialect uint8
+
+const (
+	// Own names only, and the other specifications' in data.also.
+	Own Dialect = iota
+	// SEP3182 puts SEP-3182's names into data.type itself.
+	SEP3182
+	// KeyReused adds the name of servers that take the key as an argument.
+	KeyReused
+)
+
+// In gives the refusal in a dialect.
+func (f Refusal) In(d Dialect) Refusal {
+	switch {
+	case d == SEP3182 && f.Code == InFlight.Code:
+		f.Type, f.Also = f.Also, f.Type
+	case d == KeyReused && f.Code == Conflict.Code:
+		f.Also = "IDEMPOTENCY_KEY_REUSED"
+	}
+	return f
+}
 
 func withStatus(r Refusal, status int) Refusal {
 	r.Status = status
@@ -53,13 +80,32 @@ func withStatus(r Refusal, status int) Refusal {
 }
 
 // AppendError appends the refusal as a JSON-RPC error. id is the caller's id token
-// (empty → null), operation the call's public name (16 hex digits, "" = none known),
+// (nil → null), operation the call's public name (16 hex digits, "" = none known),
 // statusTool the tool that tells a call's state ("" = none). detail, where given, says
 // more precisely what was wrong; it must hold nothing that the caller sent.
 func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail string) []byte {
 	dst = appendHead(dst, id, f.Code)
 	dst = canonical.AppendString(dst, f.text(statusTool, detail))
-	dst = append(dst, `,"data":{"type":"`...)
+	dst = append(dst, `,"data":`...)
+	dst = f.appendData(dst, operation)
+	return append(dst, "}}"...)
+}
+
+// AppendToolResult appends the refusal as a tool's result that says isError, for
+// clients whose model sees results only. It has no structuredContent, which clients
+// check against the tool's own schema.
+func (f *Refusal) AppendToolResult(dst, id []byte, operation, statusTool, detail string) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"result":{"resultType":"complete","isError":true,"content":[{"type":"text","text":`...)
+	dst = canonical.AppendString(dst, f.text(statusTool, detail))
+	dst = append(dst, `}],"_meta":{"callonce.dev/refusal":`...)
+	dst = f.appendData(dst, operation)
+	return append(dst, "}}}"...)
+}
+
+func (f *Refusal) appendData(dst []byte, operation string) []byte {
+	dst = append(dst, `{"type":"`...)
 	dst = append(dst, f.Type...)
 	dst = append(dst, `","may_have_run":"`...)
 	dst = append(dst, f.MayHaveRun...)
@@ -76,7 +122,7 @@ func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail stri
 		dst = append(dst, f.Also...)
 		dst = append(dst, `"]`...)
 	}
-	return append(dst, "}}}"...)
+	return append(dst, '}')
 }
 
 func appendHead(dst, id []byte, code int) []byte {
@@ -111,7 +157,7 @@ func (f *Refusal) text(statusTool, detail string) []byte {
 	if b[len(b)-1] != '.' {
 		b = append(b, '.')
 	}
-	if f.Type == InFlight.Type {
+	if f.Code == InFlight.Code {
 		b = append(b, " The same request with the same key will return the result once it is there."...)
 	}
 	return b

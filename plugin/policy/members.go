@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/canonical"
+	"github.com/callonce/callonce/plugin/mcp"
 )
 
 // policy reads one policy; every member it may have is a line of this table.
@@ -184,7 +185,7 @@ func (r *reader) pointer(n canonical.Node, at string, into *string) {
 	}
 }
 
-func (r *reader) round(n canonical.Node, at string) (out []Round) {
+func (r *reader) round(n canonical.Node, at string) (out []mcp.Round) {
 	if !r.isObject(n, at) {
 		return nil
 	}
@@ -194,10 +195,10 @@ func (r *reader) round(n canonical.Node, at string) (out []Round) {
 		if !isPointer(ptr) {
 			r.mistake(where, "a member of that name", expectPointer)
 		}
-		round := Round{Pointer: ptr}
+		round := mcp.Round{Pointer: ptr}
 		r.integer(m, where, 1, 365*24*3600, &round.Seconds)
 		out = append(out, round)
 	}
-	slices.SortFunc(out, func(a, b Round) int { return strings.Compare(a.Pointer, b.Pointer) })
+	slices.SortFunc(out, func(a, b mcp.Round) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/callonce/callonce/plugin/mcp"
 	"github.com/callonce/callonce/plugin/policy"
 )
 
@@ -140,7 +141,7 @@ func TestEveryMember(t *testing.T) {
 	charge, send := tool("charge", policy.GuardRequired), tool("send_*", policy.GuardDerived)
 	charge.StatusTool, charge.TTL, charge.RetryUnknown, charge.ReleaseToolError, charge.ResultID = "get_charge", time.Hour, true, true, "/structuredContent/charge_id"
 	send.Window, send.Exclude = 90*time.Second, []string{"/sent_at", "/a~1b/0"}
-	send.Round = []policy.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
+	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
 	want := &policy.Policy{
 		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, Server: "payments é",
 		Keys:       []policy.KeyPlace{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},

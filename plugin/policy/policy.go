@@ -6,7 +6,11 @@
 // that a request needs from it is laid out for look-up without allocation.
 package policy
 
-import "time"
+import (
+	"time"
+
+	"github.com/callonce/callonce/plugin/mcp"
+)
 
 // Guard says what a tool costs.
 type Guard uint8
@@ -120,17 +124,11 @@ type Tool struct {
 	Window           time.Duration
 	TTL              time.Duration
 	Exclude          []string // JSON Pointers into arguments
-	Round            []Round
+	Round            []mcp.Round
 	StatusTool       string
 	RetryUnknown     bool   // a repeat may take over a call whose outcome is unknown
 	ReleaseToolError bool   // an isError result frees the key
 	ResultID         string // JSON Pointer into the result, "" = none
-}
-
-// Round is a time in the arguments that counts as the start of its interval.
-type Round struct {
-	Pointer string
-	Seconds int
 }
 
 // KeyPlace is one place where a key may stand: exactly one member is set.

@@ -23,6 +23,12 @@ func (host) SetRequestHeader(name, value string) error {
 
 func (host) RemoveRequestHeader(name string) error { return proxywasm.RemoveHttpRequestHeader(name) }
 
+func (host) ReplaceRequestBody(body []byte) error { return proxywasm.ReplaceHttpRequestBody(body) }
+
+func (host) RemoveResponseHeader(name string) error { return proxywasm.RemoveHttpResponseHeader(name) }
+
+func (host) ReplaceResponseBody(chunk []byte) error { return proxywasm.ReplaceHttpResponseBody(chunk) }
+
 func (host) ResponseHeaders() ([][2]string, error) { return proxywasm.GetHttpResponseHeaders() }
 
 func (host) ResponseBody(size int) ([]byte, error) { return proxywasm.GetHttpResponseBody(0, size) }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm"
@@ -44,12 +45,13 @@ func (p *plugin) OnPluginStart(int) types.OnPluginStartStatus {
 		}
 		return types.OnPluginStartStatusFailed
 	}
-	store, err := ledger.Open(ledger.Env{Table: sharedData{}, Now: now, Random: random, Log: logLine}, config.Namespace, layout)
-	if err != nil {
+	p.guard = guard.New(config, metrics{}, logLine)
+	if err := p.guard.Open(ledger.Env{Table: sharedData{}, Now: now, Random: random, Log: logLine}, layout); err != nil {
 		proxywasm.LogCritical("callonce: the ledger cannot be kept: " + err.Error())
 		return types.OnPluginStartStatusFailed
 	}
-	p.guard = guard.New(config, store, metrics{}, logLine)
+	keys, bytes := layout.Most(config.Namespace, p.guard.Quotas())
+	proxywasm.LogInfo("callonce: the ledger holds at most " + strconv.Itoa(keys) + " keys and " + strconv.FormatInt(bytes, 10) + " bytes of shared data")
 	if err := proxywasm.SetTickPeriodMilliSeconds(tickMillis); err != nil {
 		proxywasm.LogCritical("callonce: no ticks: " + err.Error())
 		return types.OnPluginStartStatusFailed
@@ -83,6 +85,17 @@ type metrics struct{}
 func (metrics) Counter(name string) guard.Counter {
 	return counter{proxywasm.DefineCounterMetric(name)}
 }
+
+// Gauge implements guard.Metrics.
+func (metrics) Gauge(name string) guard.Gauge {
+	return gauge{proxywasm.DefineGaugeMetric(name)}
+}
+
+type gauge struct{ m proxywasm.MetricGauge }
+
+// Set implements guard.Gauge. The ABI records a value for gauges and histograms alike;
+// the SDK offers it under the latter's name only.
+func (g gauge) Set(value uint64) { proxywasm.MetricHistogram(g.m).Record(value) }
 
 type counter struct{ m proxywasm.MetricCounter }
 

@@ -1,0 +1,464 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func preset(name, more string) string {
+	return `{"namespace":"ns","policies":{"p":{"preset":"` + name + `","server":"srv","principal":["header:x-user"]` + more + `}},"default":"p"}`
+}
+
+func anyone(members string) string {
+	return `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true` + members + `}},"default":"p"}`
+}
+
+const user = "x-user"
+
+// Preset gateway, row by row of the decision record (designs G1–G6, G13).
+func TestGateway(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("gateway", `,"tools":[{"match":"get","guard":"off"}]`))
+	ask := func(body string, h ...string) *exchange {
+		return w.send(g, body, append([]string{user, "ada", "mcp-session-id", "s1"}, h...)...)
+	}
+	unheld := w.open(g)
+	if unheld.stream.RequestHeaders(false) != Continue || len(unheld.state) > 0 {
+		t.Error("G1: a request without the header is looked at")
+	}
+	ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "idempotency-key", "k").wantRefused(400, "idempotency_unsupported_request")
+	ask("", ":method", "GET", "idempotency-key", "k").wantRefused(400, "idempotency_unsupported_request")
+	ask(strings.Replace(toolCall("1", `{}`), "charge", "get", 1), "idempotency-key", "k").wantRefused(400, "idempotency_unsupported_request")
+	ask(strings.Replace(toolCall("1", `{}`), "charge", "get", 1)).wantSent()
+	ask(toolCall("1", `{"idempotency_key":"k"}`)).wantSent() // only the header is a place
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(400, "idempotency_requires_verified_identity")
+	first := ask(toolCall("1", `{}`), "idempotency-key", "k")
+	first.answer(200, "application/json", okResult)
+	ask(toolCall("1", `{}`), "idempotency-key", "k").wantReplayed(okResult)
+	ask(toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_key_conflict") // G6: the id is part of the intent
+	w.send(g, toolCall("1", `{}`), user, "ada", "mcp-session-id", "s2", "idempotency-key", "k").wantSent()
+	// G13: four in flight per scope, then capacity; unkeyed traffic is untouched.
+	for i := range 4 {
+		ask(toolCall("1", `{}`), "idempotency-key", fmt.Sprint("flight", i)).wantSent()
+	}
+	full := ask(toolCall("1", `{}`), "idempotency-key", "flight5")
+	full.wantRefused(429, "idempotency_capacity")
+	if full.headers["retry-after"] == "" {
+		t.Error("a capacity refusal without Retry-After")
+	}
+	ask(toolCall("1", `{}`)).wantSent()
+}
+
+// G13: at an entry cap the oldest completed entry of the level is given up, and
+// counted; its repeat runs again.
+func TestGatewayEvicts(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("gateway", ""))
+	call := func(i int) *exchange {
+		w.pass(time.Millisecond)
+		return w.send(g, toolCall("1", `{}`), user, "ada", "mcp-session-id", "s", "idempotency-key", fmt.Sprint("k", i))
+	}
+	for i := range 33 {
+		x := call(i)
+		x.wantSent()
+		x.answer(200, "application/json", okResult)
+	}
+	if n := w.count("callonce_evicted_total", "server=.=srv"); n == 0 {
+		t.Error("33 entries in a scope of 32 and nothing was given up")
+	}
+	call(32).wantReplayed(okResult)
+	call(0).wantSent()
+}
+
+// Preset sep3182 (designs S1–S6).
+func TestSEP3182(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("sep3182", ""))
+	body := func(id, args string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"idempotencyKey":"any stríng","name":"charge","arguments":` + args + `}}`
+	}
+	first := w.send(g, body("1", `{"n":1}`), user, "ada")
+	first.wantSent()
+	y := w.send(g, body("2", `{"n":1.0}`), user, "ada")
+	y.wantRefused(200, "idempotency_key_in_progress")
+	if !strings.Contains(y.reply, `"id":2`) || !strings.Contains(y.reply, `"also":["idempotency_in_flight"]`) {
+		t.Errorf("in flight: %s", y.reply)
+	}
+	w.send(g, body("3", `{"n":2}`), user, "ada").wantRefused(200, "idempotency_key_conflict")
+	first.answer(200, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}`)
+	w.send(g, body("4", `{"n":1}`), user, "ada").wantReplayed(`{"jsonrpc":"2.0","id":4,"error":{"code":-1,"message":"no"}}`)
+	w.send(g, toolCall("5", `{"idempotency_key":"k"}`), user, "ada").wantSent()
+	w.send(g, body("6", `{"n":1`), user, "ada").wantRefused(400, "idempotency_unsupported_request") // unread: always http
+}
+
+// Preset derived (designs D1–D7).
+func TestDerived(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("derived", `,"tools":[{"match":"get","guard":"off"},{"match":"charge","exclude":["/nonce"],"round":{"/at":60},"status_tool":"get"}]`))
+	ask := func(args string, h ...string) *exchange {
+		return w.send(g, toolCall("7", args), append([]string{user, "ada"}, h...)...)
+	}
+	first := ask(`{"a":1,"nonce":"x","at":61}`)
+	first.wantSent()
+	y := ask(`{"at":"1970-01-01T00:01:02Z","a":1.0,"nonce":"y"}`)
+	y.wantRefused(200, "idempotency_in_flight")
+	for _, part := range []string{`"result":{"resultType":"complete","isError":true`, "call get to see its state", `"_meta":{"callonce.dev/refusal"`} {
+		if !strings.Contains(y.reply, part) {
+			t.Errorf("expected %s in %s", part, y.reply)
+		}
+	}
+	first.answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`)
+	ask(`{"a":1,"at":100}`).wantReplayed(`{"jsonrpc":"2.0","id":7,"result":{"_meta":{"callonce.dev/replayed":true},"content":[]}}`)
+	ask(`{"a":1,"at":121}`).wantSent() // the next minute
+	w.send(g, toolCall("7", `{"a":1,"at":61}`), user, "bob").wantSent()
+
+	keyed := ask(`{"a":1,"at":61,"idempotency_key":"again"}`) // a deliberate repeat
+	keyed.wantSent()
+	if want := toolCall("7", `{"a":1,"at":61}`); string(keyed.body) != want {
+		t.Errorf("the key was not cut out: expected %s, found %s", want, keyed.body)
+	}
+	if got := fmt.Sprint(keyed.header("content-length")); got != fmt.Sprint([]int{len(keyed.body)}) {
+		t.Errorf("content-length: %s for %d bytes", got, len(keyed.body))
+	}
+	keyed.answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`)
+	ask(`{"a":1,"at":61,"idempotency_key":"again"}`).wantSent() // a failed one is taken over
+}
+
+// Preset forward (designs F1–F5).
+func TestForward(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("forward", `,"tools":[{"match":"charge","exclude":["/confirmed"]}]`))
+	ask := func(args string) *exchange {
+		return w.send(g, toolCall("1", args), user, "ada", "x-idempotency-key", "own")
+	}
+	x := ask(`{"idempotency_key":"k","a":1}`)
+	x.wantSent()
+	if got := fmt.Sprint(x.header("x-idempotency-key")); got != "[k]" {
+		t.Errorf("F2: the key went on as %s", got)
+	}
+	if want := toolCall("1", `{"a":1}`); string(x.body) != want {
+		t.Errorf("F2: expected the body %s, found %s", want, x.body)
+	}
+	x.stream.Done() // F4: lost; the server deduplicates, so the call may go on again
+	x = ask(`{"idempotency_key":"k","a":1}`)
+	x.wantSent()
+	if x.state["callonce.attempt"] != "2" {
+		t.Errorf("F4: the attempt was not counted: %v", x.state)
+	}
+	x.answer(200, "application/json", okResult)
+	ask(`{"idempotency_key":"k","a":1,"confirmed":true}`).wantReplayed(okResult) // F5
+	y := ask(`{"idempotency_key":"k","a":2}`)
+	y.wantRefused(200, "idempotency_key_conflict")
+	if !strings.Contains(y.reply, `"also":["IDEMPOTENCY_KEY_REUSED"]`) || !strings.Contains(y.reply, `"isError":true`) {
+		t.Errorf("F3: %s", y.reply)
+	}
+	ask(`{"idempotency_key":"ü"}`).wantRefused(200, "idempotency_key_invalid") // it cannot go on in a header
+	ask(`{"a":1}`).wantSent()
+}
+
+// Where headers are gone, a key that must travel in one cannot: the call is refused,
+// for good.
+func TestForwardWithoutHeldHeaders(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("forward", ""))
+	g.holding = notHeld
+	x := w.open(g, user, "ada", "content-length", "99")
+	x.body = []byte(toolCall("1", `{"idempotency_key":"k"}`))
+	if x.stream.RequestHeaders(false) != Continue || len(x.header("content-length")) > 0 {
+		t.Fatal("the headers were held, or kept a length that strip would break")
+	}
+	x.sent = x.stream.RequestBody(len(x.body), true) == Continue
+	x.wantRefused(200, "idempotency_unavailable")
+	if !strings.Contains(x.reply, `"retry":"never"`) {
+		t.Errorf("waiting does not help here: %s", x.reply)
+	}
+}
+
+func TestReplyShapes(t *testing.T) {
+	for shape, status := range map[string]int{"http": 409, "jsonrpc": 200, "tool_result": 200} {
+		w := newWorld(t)
+		g := w.worker(anyone(`,"reply":"` + shape + `"`))
+		w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
+		x := w.send(g, toolCall("2", `{}`), "idempotency-key", "k")
+		x.wantRefused(status, "idempotency_in_flight")
+		if got := strings.Contains(x.reply, `"isError":true`); got != (shape == "tool_result") {
+			t.Errorf("%s: %s", shape, x.reply)
+		}
+		w.send(g, "{", "idempotency-key", "k").wantRefused(400, "idempotency_unsupported_request")
+		mismatch := w.send(g, toolCall("2", `{}`), "mcp-method", "x", "idempotency-key", "k")
+		if mismatch.status != 400 || !strings.Contains(mismatch.reply, `-32020`) {
+			t.Errorf("%s reshaped the protocol's own error: %d %s", shape, mismatch.status, mismatch.reply)
+		}
+	}
+}
+
+// mode observe computes, counts and logs everything, and edits and refuses nothing.
+func TestObserve(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(anyone(`,"mode":"observe","strip":true,"forward_key":"x-key","max_request_bytes":1024,"tools":[{"match":"*","guard":"required"}]`))
+	send := func(body string, h ...string) *exchange {
+		x := w.send(g, body, h...)
+		x.wantSent()
+		if len(x.header("accept-encoding")) != 1 || len(x.header("x-envoy-max-retries"))+len(x.header("x-key")) > 0 || string(x.body) != body {
+			t.Errorf("edited: %v %s", x.request, x.body)
+		}
+		return x
+	}
+	body := toolCall("1", `{"idempotency_key":"k"}`)
+	first := send(body)
+	send(body)
+	first.answer(200, "application/json", okResult)
+	send(body).answer(200, "application/json", okResult)
+	send(toolCall("1", `{"idempotency_key":"k","other":1}`))
+	send(toolCall("1", `{}`))
+	send("{")
+	send(body, "mcp-method", "tools/list")
+	send(body, "content-type", "text/plain")
+	send(strings.Repeat(" ", 2000))
+	send(toolCall("1", `{"idempotency_key":"two words"}`)) // no header value
+	for outcome, want := range map[string]uint64{"first": 1, "in_flight": 1, "replay": 1, "conflict": 1, "rejected": 6} {
+		if got := w.count("mcp_gateway_idempotency_total", "outcome=.="+outcome); got != want {
+			t.Errorf("%s: counted %d, expected %d", outcome, got, want)
+		}
+	}
+	x := w.open(g, "idempotency-key", "k9")
+	x.panicsIn = "RequestBody"
+	x.arrive(body)
+	x.wantSent()
+}
+
+func TestStoreErrorForwards(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(anyone(`,"on_store_error":"forward","strip":true`))
+	w.memory.broken = true
+	x := w.send(g, toolCall("1", `{"idempotency_key":"k"}`))
+	x.wantSent()
+	if want := toolCall("1", `{}`); string(x.body) != want || x.state["callonce.outcome"] != "forwarded" || len(w.logs) == 0 {
+		t.Errorf("expected the stripped call, counted and logged; found %s %v %q", x.body, x.state, w.logs)
+	}
+}
+
+func TestReleasedStatuses(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(anyone(`,"released_statuses":[503]`))
+	for status, again := range map[int]bool{503: true, 502: false} {
+		key := fmt.Sprint("k", status)
+		w.send(g, toolCall("1", `{}`), "idempotency-key", key).answer(status, "", "")
+		if x := w.send(g, toolCall("1", `{}`), "idempotency-key", key); x.sent != again {
+			t.Errorf("%d: runs again is %v, expected %v", status, x.sent, again)
+		}
+	}
+}
+
+// A task's handle goes only to those who declare tasks.
+func TestTask(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	call := func(declares bool) *exchange {
+		meta := `{}`
+		if declares {
+			meta = `{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
+		}
+		return w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","_meta":`+meta+`}}`, "idempotency-key", "k")
+	}
+	handle := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t"}}`
+	call(true).answer(200, "application/json", handle)
+	call(false).wantRefused(409, "idempotency_response_not_replayable")
+	call(true).wantReplayed(handle)
+}
+
+// Each leg of a multi-round trip is a key of its own (case 42 and 52).
+func TestLegs(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	leg := func(state string) *exchange {
+		more := ""
+		if state != "" {
+			more = `,"inputResponses":{"a":1},"requestState":"` + state + `"`
+		}
+		return w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge"`+more+`}}`, "idempotency-key", "k")
+	}
+	question := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1"}}`
+	leg("").answer(200, "application/json", question)
+	leg("s1").answer(200, "application/json", okResult)
+	leg("s1").wantReplayed(okResult)
+	late := leg("") // a late duplicate of the first leg: the question again, from the server
+	late.wantSent()
+	late.answer(200, "application/json", question)
+	leg("s1").wantReplayed(okResult)
+	leg("s2").wantSent()
+}
+
+// What differs between a repeat and the first call tells who repeated it.
+func TestDuplicateSource(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		first, repeat string // session
+		id            string
+		works, later  time.Duration
+		want          string
+		stillRunning  bool
+	}{
+		{"same session and id", "s", "s", "1", 0, time.Hour / 60, "transport", false},
+		{"other id, soon", "s", "s", "2", 0, time.Second, "harness", false},
+		{"other id, soon after the end", "s", "s", "2", time.Minute, time.Second, "harness", false},
+		{"other id, later", "s", "s", "2", 0, time.Second + 1, "model", false},
+		{"other session", "s", "z", "1", 0, 0, "reconnect", false},
+		{"no session, same id", "", "", "1", 0, time.Minute, "transport", false},
+		{"no session, soon", "", "", "2", 0, time.Second, "harness", false},
+		{"no session, later", "", "", "2", 0, time.Minute, "unknown", false},
+		{"while it runs", "s", "s", "2", 0, time.Minute, "model", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.worker(plain)
+			w.pass(time.Hour)
+			header := func(session string) []string {
+				if session == "" {
+					return []string{"idempotency-key", "k"}
+				}
+				return []string{"idempotency-key", "k", "mcp-session-id", session}
+			}
+			x := w.send(g, toolCall("1", `{}`), header(c.first)...)
+			w.pass(c.works)
+			if !c.stillRunning {
+				x.answer(200, "application/json", okResult)
+			}
+			w.pass(c.later)
+			y := w.send(g, toolCall(c.id, `{}`), header(c.repeat)...)
+			if got := y.state["callonce.duplicate_source"]; got != c.want || w.count("callonce_duplicates_total", "source=.="+c.want) != 1 {
+				t.Errorf("expected %s, found %q, %v", c.want, got, w.counts)
+			}
+		})
+	}
+}
+
+// The fields that access logs and traces can group by.
+func TestPublished(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(anyone(`,"log_unkeyed":true,"tools":[{"match":"charge","result_id":"/structuredContent/id"}]`))
+	body := func(id string) string { return toolCall(id, `{"a":1}`) }
+	x := w.send(g, body(`"r1"`), "idempotency-key", "k", "mcp-session-id", "sess")
+	x.answer(200, "application/json", `{"jsonrpc":"2.0","id":"r1","result":{"structuredContent":{"id":"ch_9"}}}`)
+	unkeyed := w.send(g, body("2"), "mcp-session-id", "sess")
+	unkeyed.wantSent()
+	for name, want := range map[string]string{"tool": "charge", "request_id": `"r1"`, "result_id": "ch_9", "attempt": "1", "outcome": "first"} {
+		if got := x.state["callonce."+name]; got != want {
+			t.Errorf("%s: expected %q, found %q", name, want, got)
+		}
+	}
+	for _, name := range []string{"arguments_hash", "session_hash"} {
+		if got := x.state["callonce."+name]; len(got) != 16 || got != unkeyed.state["callonce."+name] {
+			t.Errorf("%s: %q, and %q without a key", name, got, unkeyed.state["callonce."+name])
+		}
+	}
+	if _, ok := unkeyed.state["callonce.outcome"]; ok || unkeyed.state["callonce.key_hash"] != "" {
+		t.Errorf("a call that is not guarded has an outcome: %v", unkeyed.state)
+	}
+	if n := w.count("callonce_tool_calls_total", "server=.=srv", "tool=.=charge", "outcome=.=first"); n != 1 {
+		t.Errorf("tool calls: %v", w.counts)
+	}
+	other := w.send(g, body("3"), "authorization", "x")
+	if other.state["callonce.arguments_hash"] == x.state["callonce.arguments_hash"] {
+		t.Error("two callers' equal arguments have one hash")
+	}
+}
+
+// The proxy's own attributes as identity: claims and certificates.
+func TestAttributes(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(`{"policies":{"p":{"server":"s","scope":["metadata:jwt/payload/tenant"],
+		"principal":[["metadata:jwt/payload/iss","metadata:jwt/payload/sub"],"peer:uri_san","peer:subject"]}},"default":"p"}`)
+	const iss, sub, tenant = "metadata.filter_metadata.jwt.payload.iss", "metadata.filter_metadata.jwt.payload.sub", "metadata.filter_metadata.jwt.payload.tenant"
+	const san, subject = "connection.uri_san_peer_certificate", "connection.subject_peer_certificate"
+	const validated = "metadata.filter_metadata.envoy.filters.http.rbac.callonce_peer_shadow_engine_result"
+	ask := func(props ...string) *exchange {
+		x := w.open(g, "idempotency-key", "k")
+		for i := 0; i < len(props); i += 2 {
+			x.properties[props[i]] = props[i+1]
+		}
+		x.arrive(toolCall("1", `{}`))
+		return x
+	}
+	hashes := map[string]int{}
+	for i, props := range [][]string{
+		{iss, "a", sub, "spiffe://x"},
+		{iss, "b", sub, "spiffe://x"},
+		{san, "spiffe://x", validated, "allowed"},
+		{subject, "spiffe://x", validated, "allowed"},
+		{iss, "a", sub, "spiffe://x", tenant, "t"},
+	} {
+		x := ask(props...)
+		x.wantSent()
+		if other, taken := hashes[x.state["callonce.key_hash"]]; taken {
+			t.Errorf("callers %d and %d share a key", i, other)
+		}
+		hashes[x.state["callonce.key_hash"]] = i
+	}
+	for name, props := range map[string][]string{
+		"an issuer alone":            {iss, "a"},
+		"a certificate, unvalidated": {san, "spiffe://x"},
+		"a certificate, denied":      {san, "spiffe://x", validated, "denied"},
+		"a claim of two lines":       {iss, "a", sub, "x\ny"},
+		"a claim that is no text":    {iss, "\x00\x00\x00\x00\x00\x00\xf0\x3f", sub, "x"},
+	} {
+		t.Run(name, func(t *testing.T) { ask(props...).wantRefused(400, "idempotency_requires_verified_identity") })
+	}
+}
+
+// Answers that say what the server can do gain what the filter adds.
+func TestAdvertise(t *testing.T) {
+	list := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"charge","inputSchema":{"type":"object","properties":{}}}]}}`
+	request := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	events := func(data string) string { return "event: message\ndata: " + data + "\n\n" }
+	for _, c := range []struct {
+		name, config, request string
+		headers               []string
+		content, body         string
+		encoding              string
+		want                  string // part of what passes, "" = the body as it came
+	}{
+		{"a list", preset("derived", ""), request, nil, "application/json", list, "", `"properties":{"idempotency_key":`},
+		{"a list, as events", preset("derived", ""), request, nil, "text/event-stream", events(`{"jsonrpc":"2.0","method":"n"}`) + events(list), "", `"properties":{"idempotency_key":`},
+		{"a list, told by header", preset("forward", ""), request, []string{"mcp-method", "tools/list"}, "application/json", list, "", `"properties":{"idempotency_key":`},
+		{"a list, key not in an argument", preset("sep3182", ""), request, nil, "application/json", list, "", ""},
+		{"initialize", preset("sep3182", ""), `{"jsonrpc":"2.0","id":1,"method":"initialize"}`, nil, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{}}}}`, "", `"tools":{"idempotency":{}}`},
+		{"discover", preset("sep3182", ""), `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, nil, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{}}}}`, "", `"tools":{"idempotency":{}}`},
+		{"keys in headers only", anyone(`,"keys":["header:x-key"],"advertise":true`), `{"jsonrpc":"2.0","id":1,"method":"initialize"}`, nil, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{}}}}`, "", `"tools":{"idempotency":{}}`},
+		{"not advertised", plain, request, nil, "application/json", list, "", ""},
+		{"observed", preset("derived", `,"mode":"observe"`), request, nil, "application/json", list, "", ""},
+		{"encoded", preset("derived", ""), request, nil, "application/json", list, "gzip", ""},
+		{"broken", preset("derived", ""), request, nil, "application/json", list[:60], "", ""},
+		{"events without an end", preset("derived", ""), request, nil, "text/event-stream", "data: {", "", ""},
+		{"too long", preset("derived", ""), request, nil, "application/json", list[:len(list)-1] + strings.Repeat(" ", maxAdvertised+1) + "}", "", ""},
+		{"another method", preset("derived", ""), `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, nil, "application/json", list, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			x := w.send(w.worker(c.config), c.request, append([]string{user, "ada"}, c.headers...)...)
+			x.wantSent()
+			x.begin(200, c.content, "content-length", fmt.Sprint(len(c.body)), "content-encoding", c.encoding)
+			got := ""
+			for rest := c.body; rest != ""; {
+				n := min(len(rest), 1+len(c.body)/9)
+				x.chunk, rest = []byte(rest[:n]), rest[n:]
+				if x.stream.ResponseBody(n, false) == Pause {
+					t.Fatal("an answer was held back in the proxy")
+				}
+				got += string(x.chunk)
+			}
+			x.chunk = nil
+			x.stream.ResponseBody(0, true)
+			got += string(x.chunk)
+			x.stream.Done()
+			if c.want == "" && got != c.body {
+				t.Errorf("expected it as it came, found %.200s", got)
+			}
+			if c.want != "" && (!strings.Contains(got, c.want) || len(x.response) != 3) {
+				t.Errorf("expected %s in %s; headers %v", c.want, got, x.response)
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package guard
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"github.com/callonce/callonce/plugin/ledger"
+	"github.com/callonce/callonce/plugin/mcp"
+)
+
+// What is published of a call, so that access logs and traces can group repeats:
+// hashes, the tool's name and the request's id, never a key, an argument or an
+// identity.
+const (
+	stateKey       = "callonce.key_hash"
+	stateTool      = "callonce.tool"
+	stateArguments = "callonce.arguments_hash"
+	stateRequest   = "callonce.request_id"
+	stateSession   = "callonce.session_hash"
+	stateAttempt   = "callonce.attempt"
+	stateSource    = "callonce.duplicate_source"
+)
+
+// maxPublished is the most bytes of a name or an id that are published.
+const maxPublished = 128
+
+func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
+	if s.call.operation != "" {
+		s.host.SetState(stateKey, s.call.operation)
+	}
+	s.host.SetState(stateTool, string(r.Name[:min(len(r.Name), maxPublished)]))
+	// Scoped, so that nobody can tell from it that two tenants sent the same.
+	var in [40]byte
+	copy(in[:], fingerprint[:])
+	putUint64(in[32:], place.scope)
+	sum := sha256.Sum256(in[:])
+	s.host.SetState(stateArguments, hex16(sum[:8]))
+	s.host.SetState(stateRequest, string(s.call.id[:min(len(s.call.id), maxPublished)]))
+	if s.call.session != "" {
+		sum = sha256.Sum256([]byte(s.call.session))
+		s.host.SetState(stateSession, hex16(sum[:8]))
+	}
+}
+
+// repeated counts and publishes what a repeat has in common with the first call.
+func (s *Stream) repeated(a ledger.Answer) {
+	attempt := a.Hold.Attempt
+	if a.Verdict != ledger.First {
+		attempt = a.Prior.Attempt
+	}
+	if attempt > 0 {
+		s.host.SetState(stateAttempt, itoa(attempt))
+	}
+	if !a.Prior.Known || a.Verdict == ledger.RefusedConflict {
+		return
+	}
+	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), s.g.now())
+	s.g.counts.add(s.label(), duplicates, src)
+	s.host.SetState(stateSource, src)
+}
+
+// source tells which layer repeated a call, from what differs between the two.
+func source(p ledger.Prior, session, request uint64, now ledger.Mono) string {
+	near := func(t ledger.Mono) bool { return t != 0 && now-t <= ledger.Mono(time.Second) }
+	soon := near(p.Claimed) || near(p.Settled)
+	switch {
+	case p.Session == 0 && session == 0:
+		switch {
+		case request == p.Request:
+			return "transport"
+		case soon:
+			return "harness"
+		}
+		return "unknown"
+	case session != p.Session:
+		return "reconnect"
+	case request == p.Request:
+		return "transport"
+	case soon:
+		return "harness"
+	}
+	return "model"
+}
+
+// sketch is a short digest to compare by, 0 for nothing. It guards nothing: FNV-1a.
+func sketch(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(text); i++ {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return max(h, 1)
+}
+
+// notice counts what the ledger tells.
+func (g *Guard) notice(what ledger.Notice, policy string) {
+	server := g.serverOf(policy)
+	switch what {
+	case ledger.Evicted:
+		g.counts.add(server, evictions)
+	case ledger.Shed:
+		g.counts.add(server, shed)
+	case ledger.Orphaned:
+		g.counts.add(server, settlements, "orphaned")
+	case ledger.LateFenced:
+		g.counts.add(server, settlements, "fenced")
+	case ledger.BucketFull:
+		g.counts.add(server, bucketsFull)
+	case ledger.Foreign:
+		g.counts.add("", foreignBytes)
+	}
+}
+
+// stateNames are the states of entries, as label values.
+var stateNames = map[ledger.State]string{
+	ledger.InFlight: "in_flight", ledger.Completed: "completed",
+	ledger.Unknown: "outcome_unknown", ledger.NotReplayable: "not_replayable",
+}
+
+// census publishes what one pass over the table found.
+func (g *Guard) census(policy string, c ledger.Census) {
+	server := g.serverOf(policy)
+	for state, name := range stateNames {
+		g.counts.set(uint64(c.States[state]), server, entries, name)
+	}
+	g.counts.set(uint64(c.ReplyBytes), server, replyBytes)
+}
+
+// serverOf is the label of a policy outside of any request: as configured, else as
+// its requests showed it last.
+func (g *Guard) serverOf(policy string) string {
+	for _, p := range g.config.Policies {
+		if p.Name == policy && p.Server != "" {
+			return p.Server
+		}
+	}
+	if server := g.servers[policy]; server != "" {
+		return server
+	}
+	return policy
+}
