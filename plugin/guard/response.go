@@ -35,8 +35,8 @@ type readAlong struct {
 
 // ResponseHeaders is called with the answer's headers; end says that there is no
 // body.
-func (s *Stream) ResponseHeaders(end bool) Action {
-	defer s.containLate()
+func (s *Stream) ResponseHeaders(end bool) (a Action) {
+	defer s.containHead(&a)
 	if s.stage == reading || s.stage == asking {
 		// Answered before the call was judged, by the proxy or by a server that had only the
 		// headers: the body must not follow.
@@ -268,9 +268,7 @@ var hows = [...]string{
 // settle tells the ledger. Only the holder's word counts; a late one is counted.
 func (s *Stream) settle(o ledger.Outcome) {
 	s.reply.settled, s.reply.event = true, o.Event
-	how := hows[o.Event]
-	if s.g.store.Settle(s.hold, o) == ledger.Fenced {
-		how = "fenced"
+	if s.g.store.Settle(s.hold, o) != ledger.Fenced { // which the ledger notices itself
+		s.g.counts.add(s.label(), settlements, hows[o.Event])
 	}
-	s.g.counts.add(s.label(), settlements, how)
 }

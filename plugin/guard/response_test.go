@@ -3,6 +3,7 @@ package guard
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // The table of section 3 of the contract: what comes back for a claimed call, and
@@ -189,5 +190,19 @@ func TestProxyReplies(t *testing.T) {
 				x.wantRefused(409, "idempotency_outcome_unknown")
 			}
 		})
+	}
+}
+
+// A holder whose lease has passed comes back: its word is not taken, and counted once.
+func TestLateWord(t *testing.T) {
+	w := newWorld(t)
+	g, other := w.worker(plain), w.worker(plain)
+	x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+	w.pass(15 * time.Second)
+	w.send(other, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
+	x.answer(200, "application/json", okResult)
+	w.send(other, toolCall("3", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
+	if fenced, completed := w.count("how=.=fenced"), w.count("how=.=completed"); fenced != 1 || completed != 0 {
+		t.Errorf("counted %d fenced and %d completed, expected 1 and 0", fenced, completed)
 	}
 }
