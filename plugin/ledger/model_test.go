@@ -14,6 +14,8 @@ import (
 type model struct {
 	entries map[int]*modelEntry
 	last    [2]Mono // signs of life
+	open    [2]int  // holds that were given out and not taken back
+	retired [2]bool // a worker that held nothing at its tick: it has no place until it claims
 	rings   [2]modelRing
 	sweeper int
 	swept   Mono
@@ -165,12 +167,13 @@ func (m *model) ask(key int, c *Claim, by int, now Mono) (Verdict, *modelEntry) 
 		}
 		attempt = e.attempt + 1
 	}
-	if now-m.last[by] >= Mono(c.Terms.Lease)/2 {
-		m.last[by] = now
+	if m.retired[by] || now-m.last[by] >= Mono(c.Terms.Lease)/2 {
+		m.last[by], m.retired[by] = now, false
 	}
 	if !m.room(key, c) {
 		return RefusedCapacity, nil
 	}
+	m.open[by]++
 	n := &modelEntry{key: key, claim: *c, state: InFlight, holder: by, attempt: attempt, claimed: now, ring: c.Budget.Ring}
 	m.entries[key] = n
 	return First, n
@@ -201,7 +204,10 @@ func (m *model) settle(e *modelEntry, ev Event, size, pieces, piece int, now Mon
 }
 
 func (m *model) tick(k *worker, now Mono) {
-	m.last[k.n] = now
+	if m.retired[k.n] = m.open[k.n] == 0; !m.retired[k.n] {
+		m.last[k.n] = now
+	}
+	m.open[k.n] = len(k.streams)
 	for _, e := range m.entries {
 		if e.state == InFlight && e.holder == k.n && !k.live(e.f.token) {
 			m.bury(e, Unknown, now)
@@ -317,6 +323,7 @@ func TestAgainstModel(t *testing.T) {
 					m.rings[f.claim.Budget.Ring].write(&modelEntry{}, size, pieces, layout.PieceBytes)
 				}
 				k.streams = without(k.streams, f)
+				m.open[k.n]--
 				r := message(&f.hold, size)
 				r.Task = task
 				if got := k.store.Settle(f.hold, Outcome{Event: ev, Reply: r}); got != want {

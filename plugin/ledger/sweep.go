@@ -45,7 +45,11 @@ type ringSeen struct {
 // Tick implements Store.
 func (s *Shared) Tick(now Mono) {
 	s.scans = scansPerTick
-	s.sign(s.self.lease, now)
+	if len(s.open.list) == 0 && len(s.pending) == 0 {
+		s.retire()
+	} else {
+		s.sign(s.self.lease, now)
+	}
 	s.retry()
 	s.abandoned()
 	if s.lead(now) {
