@@ -71,6 +71,7 @@ var (
 	// The rbac filter's verdict on a shadow rule named callonce_peer_ (envoy/README.md).
 	propPeerValidated = []string{"metadata", "filter_metadata", "envoy.filters.http.rbac", "callonce_peer_shadow_engine_result"}
 
-	propDetails = []string{"response", "code_details"}
-	propFlags   = []string{"response", "flags"}
+	propDetails  = []string{"response", "code_details"}
+	propFlags    = []string{"response", "flags"}
+	propAttempts = []string{"upstream", "request_attempt_count"}
 )

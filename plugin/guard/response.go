@@ -93,7 +93,8 @@ func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
 	details, _ := s.host.Property(propDetails)
 	if string(details) != viaUpstream {
 		flags, _ := s.host.Property(propFlags)
-		if nothingSent(string(details), flags) {
+		attempts, _ := s.host.Property(propAttempts)
+		if nothingSent(string(details), flags, attempts) {
 			return ledger.Release, true
 		}
 		return ledger.BuryUnknown, true

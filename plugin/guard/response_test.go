@@ -165,7 +165,7 @@ func TestProxyReplies(t *testing.T) {
 		free           bool
 	}{
 		{"route_not_found", bit(8), true},
-		{"cluster_not_found", bit(26), true},
+		{"cluster_not_found", bit(24), true},
 		{"no_healthy_upstream", bit(1), true},
 		{"upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Connection_refused}", bit(5), true},
 		{"upstream_reset_before_response_started{overflow}", bit(7), true},
