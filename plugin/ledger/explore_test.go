@@ -82,6 +82,9 @@ func (sc *scenario) run(path []int) (options []int, w *world) {
 	if w.broken == nil && sc.end != nil {
 		w.broken = sc.end(w)
 	}
+	if w.broken == nil && !sc.crash {
+		w.watch.exact() // nobody died: there is nothing to heal
+	}
 	if w.broken == nil {
 		w.heal(6 * time.Second)
 		w.watch.none(InFlight)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"flag"
 	"sort"
 	"testing"
 	"time"
@@ -259,6 +260,10 @@ func TestAgainstModel(t *testing.T) {
 	layout := Layout{Buckets: 4, Ways: 64, PieceBytes: 64, Pages: 3, Holders: 4, SweepSteps: 100}
 	const pieces = 5
 	seen := map[Verdict]int{}
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		_ = checks.Value.Set("1500")
+		defer func() { _ = checks.Value.Set(checks.DefValue) }()
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(rapid.Uint64().Draw(t, "seed"), layout, 2)
 		m := &model{entries: map[int]*modelEntry{}}

@@ -177,7 +177,7 @@ func (s *Shared) readPage(n int) (page, uint32, bool) {
 		return nil, 0, false
 	case !found:
 		return nil, InsertIfAbsent, true
-	case !page(v).valid():
+	case len(v) == 0 || !page(v).valid():
 		s.foreign(s.pageKey(n))
 		return nil, 0, false
 	}

@@ -179,7 +179,8 @@ func (s *Shared) read(key string) (bucket, uint32, bool) {
 		return nil, 0, false
 	case !found:
 		return nil, InsertIfAbsent, true
-	case !bucket(v).valid():
+	case len(v) == 0 || !bucket(v).valid():
+		// An emptied bucket is foreign too: with it the fences given out are forgotten.
 		s.foreign(key)
 		return nil, 0, false
 	}

@@ -195,7 +195,7 @@ func (s *Shared) rewrite(n int, f func(page) ([]byte, bool)) bool {
 		}
 		if !found {
 			cas = InsertIfAbsent
-		} else if !page(v).valid() {
+		} else if len(v) == 0 || !page(v).valid() {
 			s.foreign(s.pageKey(n))
 			return true
 		}
@@ -226,7 +226,7 @@ func (s *Shared) visit(n int, now Mono) bool {
 		b := bucket(v)
 		if !found {
 			cas = InsertIfAbsent
-		} else if !b.valid() {
+		} else if len(b) == 0 || !b.valid() {
 			s.foreign(key)
 			// Of another format of ours it may hold what pages count; of nobody's, nothing.
 			w.blind = w.blind || len(b) > 1 && b[0] == 'c' && b[1] == 'o'

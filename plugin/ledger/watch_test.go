@@ -97,7 +97,7 @@ func decoded(b []byte) (map[[32]byte]entry, bool) {
 func (w *watcher) wroteBucket(by *worker, before, after []byte) {
 	was, ok := decoded(before)
 	is, ok2 := decoded(after)
-	if !ok2 || !ok && by != nil {
+	if by != nil && !(ok && ok2) {
 		w.violated("a bucket of foreign bytes was written, or written over")
 		return
 	}
@@ -131,7 +131,7 @@ func (w *watcher) wroteBucket(by *worker, before, after []byte) {
 		switch {
 		case !e.readable():
 			w.violated("worker %d (%s) changes an entry it cannot read", by.n, by.doing)
-		case !had || p.fence() != e.fence():
+		case !had || !p.readable() || p.fence() != e.fence():
 			w.claimed(by, p, had, e, bucket(before).fence())
 		default:
 			w.turned(by, p, e)

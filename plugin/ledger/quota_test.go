@@ -1,0 +1,232 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+)
+
+// Each cap alone refuses the claim after the last one that fits, and only within its
+// level.
+func TestEachCap(t *testing.T) {
+	const n = 3
+	for _, tt := range []struct {
+		name string
+		set  func(l *Limits)
+		end  Event // how the calls before end; InFlight stays for LoseLease
+		open bool
+		// which claims are refused then: of the same scope, another scope of the same
+		// principal, another principal, another policy
+		refused [4]bool
+	}{
+		{"entries", func(l *Limits) { l.Entries = n }, Complete, false, [4]bool{true, true, true, false}},
+		{"entries of a principal", func(l *Limits) { l.EntriesPerPrincipal = n }, Complete, false, [4]bool{true, true, false, false}},
+		{"entries of a scope", func(l *Limits) { l.EntriesPerScope = n }, Complete, false, [4]bool{true, false, false, false}},
+		{"in flight", func(l *Limits) { l.InFlight = n }, 0, true, [4]bool{true, true, true, false}},
+		{"in flight of a principal", func(l *Limits) { l.InFlightPerPrincipal = n }, 0, true, [4]bool{true, true, false, false}},
+		{"in flight of a scope", func(l *Limits) { l.InFlightPerScope = n }, 0, true, [4]bool{true, false, false, false}},
+		{"tombstones, spent", func(l *Limits) { l.TombstonesPerScope = n }, BuryUnknown, false, [4]bool{true, false, false, false}},
+		{"tombstones, reserved", func(l *Limits) { l.TombstonesPerScope = n }, 0, true, [4]bool{true, false, false, false}},
+		{"tombstones do not count what completed", func(l *Limits) { l.TombstonesPerScope = n }, Complete, false, [4]bool{}},
+		{"nor what is in flight no more", func(l *Limits) { l.InFlight = n }, Complete, false, [4]bool{}},
+		{"nothing released counts", func(l *Limits) { l.Entries = n }, Release, false, [4]bool{}},
+	} {
+		for _, evict := range []bool{false, true} {
+			layout := tiny
+			layout.Ways = 64
+			w := newWorld(1, layout, 1)
+			k := w.worker[0]
+			limits := DefaultLimits()
+			tt.set(&limits)
+			limits.OnFullEvict = evict
+			claim := func(id int, policy string, principal, scope uint64) Verdict {
+				c := claimOf(id)
+				c.Limits, c.Policy, c.Principal, c.Scope = limits, policy, principal, scope
+				w.watch.allow(&c)
+				return k.ask(c).Verdict
+			}
+			for i := range n {
+				want(t, tt.name, claim(i, "p", 1, 1), First)
+				if !tt.open {
+					k.settle(k.streams[0], tt.end, 60)
+				}
+				w.now++
+			}
+			for i, other := range []struct {
+				policy           string
+				principal, scope uint64
+			}{{"p", 1, 1}, {"p", 1, 2}, {"p", 2, 3}, {"q", 2, 3}} {
+				v := First
+				evictable := evict && tt.end == Complete && !tt.open
+				if tt.refused[i] && !evictable {
+					v = RefusedCapacity
+				}
+				before := w.notices[Evicted]
+				want(t, tt.name, claim(10+i, other.policy, other.principal, other.scope), v)
+				if gone := w.notices[Evicted] - before; (gone == 1) != (tt.refused[i] && evictable) || gone > 1 {
+					t.Errorf("%s: %d given up", tt.name, gone)
+				}
+				if v == First {
+					k.settle(k.streams[len(k.streams)-1], Release, 0)
+				}
+				if tt.refused[i] && evictable {
+					// Fill the place again, for the next.
+					want(t, tt.name, claim(20+i, "p", 1, 1), First)
+					k.settle(k.streams[len(k.streams)-1], Complete, 60)
+				}
+			}
+			sound(t, w)
+		}
+	}
+}
+
+// The oldest completed entry goes, the asking principal's own first, never one in
+// flight, never a tombstone.
+func TestEvictionOrder(t *testing.T) {
+	layout := tiny
+	layout.Ways = 64
+	w := newWorld(1, layout, 2)
+	k := w.worker[0]
+	limits := DefaultLimits()
+	limits.Entries, limits.OnFullEvict = 6, true
+	ask := func(n int, principal uint64) Verdict {
+		c := claimOf(n)
+		c.Limits, c.Principal, c.Scope = limits, principal, principal
+		w.watch.allow(&c)
+		w.now += Mono(time.Second)
+		return k.ask(c).Verdict
+	}
+	for n, end := range []Event{BuryUnknown, Complete, BuryNotReplayable, Complete, Complete} {
+		want(t, "fill", ask(n, uint64(1+n/3)), First) // keys 0, 1, 2 are of principal 1, 3, 4 of 2
+		k.settle(k.streams[0], end, 60)
+	}
+	want(t, "in flight", ask(5, 1), First)
+	for i, step := range []struct {
+		principal uint64
+		gone      int
+	}{
+		{2, 3}, // its own oldest, although 1 is older
+		{3, 1}, // none of its own: the oldest of all
+		{2, 4},
+	} {
+		want(t, "a full policy", ask(10+i, step.principal), First)
+		k.settle(k.streams[len(k.streams)-1], BuryUnknown, 0)
+		for n := range 6 {
+			st, _ := stateOf(w, n)
+			gone := st == Free
+			if n == step.gone && !gone {
+				t.Errorf("step %d: key %d is still there", i, n)
+			}
+		}
+	}
+	want(t, "nothing left to give up", ask(20, 2), RefusedCapacity)
+	for n, st := range map[int]State{0: Unknown, 2: NotReplayable, 5: InFlight} {
+		if got, _ := stateOf(w, n); got != st {
+			t.Errorf("key %d: state %d, want %d", n, got, st)
+		}
+	}
+	if w.notices[Evicted] != 3 {
+		t.Errorf("evicted %d", w.notices[Evicted])
+	}
+	sound(t, w)
+}
+
+// Lowered limits refuse until what is there has gone; raised ones admit at once.
+func TestChangedLimits(t *testing.T) {
+	layout := tiny
+	layout.Ways = 64
+	w := newWorld(1, layout, 2)
+	wide, narrow := small(false), small(false)
+	wide.Entries, wide.EntriesPerPrincipal, wide.EntriesPerScope = 10, 10, 10
+	wide.InFlight, wide.InFlightPerPrincipal, wide.InFlightPerScope, wide.TombstonesPerScope = 10, 10, 10, 10
+	ask := func(worker, n int, l Limits) Verdict {
+		c := claimOf(n)
+		c.Limits, c.Scope, c.Principal = l, 1, 1
+		w.watch.allow(&c)
+		return w.worker[worker].ask(c).Verdict
+	}
+	for n := range 5 {
+		want(t, "wide", ask(0, n, wide), First)
+	}
+	want(t, "narrow", ask(1, 5, narrow), RefusedCapacity)
+	want(t, "wide, beside it", ask(0, 5, wide), First)
+	for _, f := range w.worker[0].streams {
+		w.worker[0].store.Settle(f.hold, Outcome{Event: Release})
+	}
+	w.worker[0].streams = nil
+	want(t, "narrow, after they have gone", ask(1, 6, narrow), First)
+	sound(t, w)
+}
+
+// A worse word on a completed entry needs a tombstone. Without room for one the reply
+// is struck out all the same.
+func TestWorseWordWithoutRoom(t *testing.T) {
+	for _, tombs := range []int{1, 2} {
+		w := newWorld(1, tiny, 1)
+		k := w.worker[0]
+		ask := func(n int) Verdict {
+			c := claimOf(n)
+			c.Limits.TombstonesPerScope, c.Scope = tombs, 1
+			w.watch.allow(&c)
+			return k.ask(c).Verdict
+		}
+		want(t, "first", ask(0), First)
+		h := k.streams[0].hold
+		k.settle(k.streams[0], Complete, 60)
+		want(t, "second", ask(1), First)
+		if got := k.store.Settle(h, Outcome{Event: BuryNotReplayable}); got != Applied {
+			t.Errorf("the worse word: %d", got)
+		}
+		want(t, "its repeat", ask(0), RefusedNotReplayable)
+		wantState := NotReplayable
+		if tombs == 1 {
+			wantState = Completed
+		}
+		if st, _ := stateOf(w, 0); st != wantState {
+			t.Errorf("with room for %d tombstones: state %d", tombs, st)
+		}
+		sound(t, w)
+	}
+}
+
+// A bucket that is full of what has expired takes a claim; one full of what counts
+// refuses, and says so.
+func TestFullBucket(t *testing.T) {
+	layout := Layout{Buckets: 1, Ways: 3, PieceBytes: 64, Pages: 1, Holders: 4, SweepSteps: 1}
+	w := newWorld(1, layout, 1)
+	k := w.worker[0]
+	for n := range 3 {
+		want(t, "fill", k.ask(claimOf(n)).Verdict, First)
+		k.settle(k.streams[0], Complete, 60)
+	}
+	want(t, "full", k.ask(claimOf(3)).Verdict, RefusedCapacity)
+	if w.notices[BucketFull] != 1 {
+		t.Errorf("told %d times", w.notices[BucketFull])
+	}
+	w.now += Mono(30 * time.Second)
+	want(t, "full of what expired", k.ask(claimOf(3)).Verdict, First)
+	w.watch.exact()
+	sound(t, w)
+}
+
+// What a pass of the sweep tells of each policy.
+func TestCensus(t *testing.T) {
+	w := newWorld(1, tiny, 1)
+	k := w.worker[0]
+	told := map[string]Census{}
+	k.store.census = func(policy string, c Census) { told[policy] = c }
+	k.store.policies.digest("idle")
+	for n, end := range []Event{Complete, Complete, BuryUnknown, BuryNotReplayable} {
+		k.ask(claimOf(n))
+		k.settle(k.streams[0], end, 50)
+	}
+	k.ask(claimOf(4))
+	for range 10 {
+		k.tick()
+	}
+	if got := told["p"]; got != (Census{[states]int{0, 1, 2, 1, 1}, 100}) {
+		t.Errorf("policy p: %+v", got)
+	}
+	if got, ok := told["idle"]; !ok || got != (Census{}) {
+		t.Errorf("an idle policy: %+v, %v", got, ok)
+	}
+}
