@@ -90,6 +90,9 @@ func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t 
 	case r.failed:
 		return Answer{Verdict: RefusedUnavailable}
 	case !r.got:
+		if s.letGo(true) {
+			return Answer{Verdict: lost}
+		}
 		if r.evict && c.Limits.OnFullEvict && s.evict(&r, policy, c, now) {
 			return Answer{Verdict: lost}
 		}

@@ -87,7 +87,7 @@ func (s *Shared) apply(h *Hold, ev Event, k kept) Settled {
 			if more {
 				return Applied
 			}
-			s.giveBack(rows, before.minus(after), b.epoch())
+			s.release(rows, before.minus(after), &h.Limits, b.epoch())
 			return Applied
 		case more:
 			s.undo(&rows, levels, counts{tombs: 1}, b.epoch())

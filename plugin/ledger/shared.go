@@ -63,6 +63,7 @@ type Shared struct {
 	buf, pageBuf         []byte // scratch of one call
 	open                 opened
 	pending              []pendingSettle
+	places               places
 	sweep                sweep
 	sweeping             bool
 	seen                 []self // signs of life read in this step of the sweep

@@ -48,6 +48,7 @@ func (s *Shared) Tick(now Mono) {
 	s.sign(s.self.lease, now)
 	s.retry()
 	s.abandoned()
+	s.letGo(false)
 	if s.lead(now) {
 		s.sweeping = true
 		defer s.rest()
