@@ -24,13 +24,13 @@ func newHTTPClient(r *http.Request) *httpClient {
 
 // httpWriter is the state of writing one response.
 type httpWriter struct {
-	w      http.ResponseWriter
-	http1  bool
-	head   bool // the request is a HEAD
-	known  bool // the response's length is in its headers
-	err    error
-	ended  bool
-	cut    bool
+	w     http.ResponseWriter
+	http1 bool
+	head  bool // the request is a HEAD
+	known bool // the response's length is in its headers
+	err   error
+	ended bool
+	cut   bool
 }
 
 func (c *httpClient) push(f func(*httpWriter)) {

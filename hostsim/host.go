@@ -28,6 +28,8 @@ type Config struct {
 	CacheDir string
 	// BufferLimit is how many bytes of a body may be held before the host answers 413 by itself; 0 means 1 MiB.
 	BufferLimit int
+	// BufferLimitHTTP2 is the same for HTTP/2 clients, where Envoy goes by the stream's window instead; 0 means 16 MiB.
+	BufferLimitHTTP2 int
 	// MemoryLimit bounds the memory of one VM in bytes; 0 means 1 GiB.
 	MemoryLimit int64
 	// Clock is the time of modules, ticks and timeouts; nil means RealClock.
@@ -133,6 +135,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.BufferLimit <= 0 {
 		c.BufferLimit = 1 << 20
+	}
+	if c.BufferLimitHTTP2 <= 0 {
+		c.BufferLimitHTTP2 = 16 << 20
 	}
 	if c.MemoryLimit <= 0 {
 		c.MemoryLimit = 1 << 30

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -134,7 +133,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		control.EnableFullDuplex() // else the server reads the whole body before it lets an early reply out
 	}
 	head := requestHeaders(r)
-	end := r.Body == nil || r.Body == http.NoBody
+	end := r.Body == nil || r.Body == http.NoBody || r.ProtoMajor == 2 && r.ContentLength == 0
 	c := newHTTPClient(r)
 	window := newWindow(p.host.config.BufferLimit)
 	var s *stream
@@ -154,7 +153,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if end {
 		close(fed)
 	} else {
-		go p.feed(r, window, fed, func(name string, f func(*stream)) bool { return worker.loop.post(name, func() { f(s) }) })
+		f := &feeder{r: r, window: window, trailers: p.opts.Trailers, fed: fed}
+		f.post = func(name string, do func(*stream)) { worker.loop.post(name, func() { do(s) }) }
+		go f.run()
 	}
 	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
 	how := c.write(r.Context(), w, control, gone)
@@ -251,54 +252,4 @@ func newRequestID() string {
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// feed reads the request's body into the stream. It closes fed once it reads no more, before the stream can see the end: whoever
-// answers then knows that the request is complete.
-func (p *Proxy) feed(r *http.Request, w *window, fed chan<- struct{}, post func(string, func(*stream)) bool) {
-	buf := make([]byte, readSize)
-	trailers := func() *headerMap {
-		if r.ProtoMajor == 1 && !p.opts.Trailers {
-			return nil
-		}
-		if t := fromHTTP(r.Trailer); len(t.lines) > 0 {
-			return t
-		}
-		return nil
-	}
-	total := int64(0)
-	for {
-		n, err := r.Body.Read(buf)
-		total += int64(n)
-		if n > 0 && r.ProtoMajor == 2 && err == nil && total == r.ContentLength {
-			// HTTP/2 clients end the stream with the last piece, and Envoy then makes one callback of both.
-			_, err = r.Body.Read(buf[n:])
-		}
-		b := slices.Clone(buf[:n])
-		if err != nil {
-			close(fed)
-		}
-		if n > 0 && !w.take(n) && err == nil {
-			continue // the stream is over: the rest is read for the client's sake only
-		}
-		switch {
-		case err == nil:
-			post("request body", func(s *stream) { s.onRequestData(b, false) })
-		case err == io.EOF:
-			t := trailers()
-			last := r.ProtoMajor == 2 && t == nil
-			if n > 0 {
-				post("request body", func(s *stream) { s.onRequestData(b, last) })
-			}
-			if t != nil {
-				post("request trailers", func(s *stream) { s.request.onTrailers(t) })
-			} else if n == 0 || !last {
-				post("request body", func(s *stream) { s.onRequestData(nil, true) })
-			}
-			return
-		default:
-			post("client gone", func(s *stream) { s.clientGone() })
-			return
-		}
-	}
 }

@@ -434,7 +434,7 @@ func (c *upstreamConn) response(x *exchange) bool {
 		x.events.headers(head.headers, false)
 	}
 	body := head.body(c.r)
-	buf := make([]byte, readSize)
+	buf := make([]byte, bodyBuffer(head.length))
 	for {
 		n, err := body.Read(buf)
 		if n > 0 {
