@@ -155,6 +155,7 @@ func TestLostSettlement(t *testing.T) {
 		for n := range 40 {
 			w := newWorld(1, tiny, 2)
 			k := w.worker[0]
+			k.store.live = nil // nobody else knows what became of the stream
 			claimed := false
 			faulty(w, n, func() {
 				claimed = k.ask(claimOf(0)).Verdict == First
