@@ -26,9 +26,12 @@ func TestScenariosOnEnvoy(t *testing.T) {
 type envoyStage struct {
 	listen string
 	log    string
+	up     *upstream
 }
 
-func (e *envoyStage) address() string { return e.listen }
+func (e *envoyStage) address() string                         { return e.listen }
+func (e *envoyStage) upstream() *upstream                     { return e.up }
+func (e *envoyStage) peek(t *testing.T, name string) []string { return e.read(t, name+" ") }
 
 func (e *envoyStage) lines(t *testing.T, name string) []string {
 	t.Helper()
@@ -36,10 +39,10 @@ func (e *envoyStage) lines(t *testing.T, name string) []string {
 	for {
 		got := e.read(t, name+" ")
 		if streamEnded(got) || time.Now().After(deadline) {
-			time.Sleep(2 * piecePause) // what follows the end in the same callback
+			time.Sleep(piecePause / 2) // what follows the end in the same callback
 			return e.read(t, name+" ")
 		}
-		time.Sleep(piecePause / 2)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -67,7 +70,7 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 		upstream = deadAddress(t)
 	}
 	dir := t.TempDir()
-	e := &envoyStage{listen: deadAddress(t), log: filepath.Join(dir, "log")}
+	e := &envoyStage{listen: deadAddress(t), log: filepath.Join(dir, "log"), up: up}
 	var yaml bytes.Buffer
 	err := envoyConfig.Execute(&yaml, map[string]any{
 		"Listen": splitAddress(t, e.listen), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)), "Wasm": probePath,

@@ -107,6 +107,21 @@ func (b *book) wait(t *testing.T, prefix string, done func([]string) bool) []str
 	}
 }
 
+// bytesSeen adds up the sizes of the body callbacks among the lines.
+func bytesSeen(lines []string) int {
+	total := 0
+	for _, l := range lines {
+		n := 0
+		if _, rest, ok := strings.Cut(l, "size="); ok {
+			fmt.Sscan(rest, &n)
+		}
+		total += n
+	}
+	return total
+}
+
+func threeEvents(lines []string) bool { return bytesSeen(lines) == len("ev000ev001ev002") }
+
 func streamEnded(lines []string) bool { return hasPrefix(lines, "done details") }
 
 func hasPrefix(lines []string, prefix string) bool {
@@ -252,6 +267,20 @@ type upstream struct {
 	got     []received
 	// gates hold a response back until they are closed.
 	gates map[string]chan struct{}
+	// acks say that a client, by the name of its request, has received something.
+	acks map[string]chan struct{}
+}
+
+// ack is told by a client of whatever it receives, so that the next piece follows only then.
+func (u *upstream) ack(name string) chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c := u.acks[name]
+	if c == nil {
+		c = make(chan struct{}, 100)
+		u.acks[name] = c
+	}
+	return c
 }
 
 type received struct {
@@ -262,7 +291,7 @@ type received struct {
 
 func newUpstream(t *testing.T) *upstream {
 	l := listen(t)
-	u := &upstream{address: l.Addr().String(), gates: map[string]chan struct{}{}}
+	u := &upstream{address: l.Addr().String(), gates: map[string]chan struct{}{}, acks: map[string]chan struct{}{}}
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -313,7 +342,7 @@ func (u *upstream) serve(c net.Conn) {
 		u.got = append(u.got, received{req.Method, req.URL.Path, req.Header, string(body)})
 		gate := u.gates[req.URL.Path]
 		u.mu.Unlock()
-		if !u.respond(c, req.URL.Path, gate) {
+		if !u.respond(c, req.URL.Path, gate, u.ack(req.Header.Get("x-name"))) {
 			return
 		}
 	}
@@ -322,9 +351,15 @@ func (u *upstream) serve(c net.Conn) {
 const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 // respond answers, and says whether the connection lives on.
-func (u *upstream) respond(c net.Conn, path string, gate chan struct{}) bool {
+func (u *upstream) respond(c net.Conn, path string, gate, ack chan struct{}) bool {
 	write := func(s string) { io.WriteString(c, s) }
-	pause := func() { time.Sleep(50 * time.Millisecond) }
+	// A pause ends when the client has the piece; if it tells nothing, or gets nothing, after a while.
+	pause := func() {
+		select {
+		case <-ack:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 	wait := func() {
 		if gate != nil {
 			<-gate
@@ -338,8 +373,8 @@ func (u *upstream) respond(c net.Conn, path string, gate chan struct{}) bool {
 	case "/chunks", "/sse":
 		write(chunkedHead)
 		for i := range 3 {
-			pause()
 			write(fmt.Sprintf("5\r\nev%03d\r\n", i))
+			pause()
 		}
 		wait()
 		write("0\r\n\r\n")
@@ -416,8 +451,9 @@ func (u *upstream) respond(c net.Conn, path string, gate chan struct{}) bool {
 // rawConn is a client that writes bytes as told.
 type rawConn struct {
 	net.Conn
-	t *testing.T
-	r *bufio.Reader
+	t        *testing.T
+	r        *bufio.Reader
+	received func() // is told of each piece of a body
 }
 
 func dial(t *testing.T, address string) *rawConn {
@@ -428,7 +464,7 @@ func dial(t *testing.T, address string) *rawConn {
 	}
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(patience))
-	return &rawConn{c, t, bufio.NewReader(c)}
+	return &rawConn{Conn: c, t: t, r: bufio.NewReader(c)}
 }
 
 func (c *rawConn) send(s string) {
@@ -445,7 +481,17 @@ func (c *rawConn) answer(method string) answer {
 		return answer{err: err}
 	}
 	var b bytes.Buffer
-	_, err = io.Copy(&b, resp.Body)
+	buf := make([]byte, 32<<10)
+	for err == nil {
+		var n int
+		if n, err = resp.Body.Read(buf); n > 0 && c.received != nil {
+			c.received()
+		}
+		b.Write(buf[:n])
+	}
+	if err == io.EOF {
+		err = nil
+	}
 	return answer{resp.StatusCode, resp.Header, b.String(), err}
 }
 

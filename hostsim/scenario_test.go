@@ -24,7 +24,7 @@ var rewrite = flag.Bool("rewrite", false, "record what the scenarios show")
 //	chunks: aa | bb       chunked, in pieces
 //	size: 2000000         so many bytes
 //	split: yes            head and body apart
-//	leave: yes            the client leaves instead of waiting for an answer
+//	leave: sb             the client leaves once the module has come to that callback
 type scenario struct {
 	name    string
 	intro   []string // comments, options and request, as written
@@ -108,26 +108,48 @@ func (s *scenario) pieces() []string {
 	return []string{head.String() + strings.Join(parts, "")}
 }
 
-// piecePause keeps pieces apart, on the wire and in the proxy.
-const piecePause = 60 * time.Millisecond
+// piecePause bounds the wait for the module to see one piece before the next is sent. Where it does not see them it keeps them apart.
+const piecePause = 300 * time.Millisecond
+
+// waitFor returns when the module has logged n lines of that stream that begin with prefix, or the time has passed.
+func waitFor(t *testing.T, st stage, name, prefix string, n int, d time.Duration) bool {
+	t.Helper()
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		seen := 0
+		for _, l := range st.peek(t, name) {
+			if strings.HasPrefix(l, prefix) && strings.Contains(l, "end=") {
+				seen++
+			}
+		}
+		if seen >= n {
+			return true
+		}
+	}
+	return false
+}
 
 // play runs the client's part and says what the client saw.
-func (s *scenario) play(t *testing.T, address string) []string {
+func (s *scenario) play(t *testing.T, st stage) []string {
 	t.Helper()
-	c := dial(t, address)
+	c := dial(t, st.address())
 	for i, p := range s.pieces() {
 		if i > 0 {
-			time.Sleep(piecePause)
+			waitFor(t, st, s.name, "r", i, piecePause)
 		}
 		c.send(p)
 	}
-	if s.options["leave"] == "yes" {
-		time.Sleep(5 * piecePause)
-		c.Close()
-		return []string{"client: left"}
-	}
-	if s.options["leave"] == "unanswered" {
-		c.SetReadDeadline(time.Now().Add(8 * piecePause))
+	switch leave := s.options["leave"]; leave {
+	case "":
+		ack := st.upstream().ack(s.name)
+		c.received = func() {
+			select {
+			case ack <- struct{}{}:
+			default:
+			}
+		}
+		return c.answer(s.method).describe()
+	case "unanswered":
+		c.SetReadDeadline(time.Now().Add(2 * piecePause))
 		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
 			return []string{"client: got an answer"}
 		} else if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
@@ -135,8 +157,13 @@ func (s *scenario) play(t *testing.T, address string) []string {
 		}
 		c.Close()
 		return []string{"client: no answer, left"}
+	default:
+		if !waitFor(t, st, s.name, leave, 1, patience) {
+			t.Fatalf("the module never came to %s", leave)
+		}
+		c.Close()
+		return []string{"client: left"}
 	}
-	return c.answer(s.method).describe()
 }
 
 // describe leaves out what differs from run to run and from server to server.
@@ -199,6 +226,9 @@ func tidy(lines []string, luck bool) []string {
 // stage is where scenarios play: hostsim, or Envoy.
 type stage interface {
 	address() string
+	upstream() *upstream
+	// peek returns the lines that the stream of that name has logged so far.
+	peek(t *testing.T, name string) []string
 	// lines waits until the stream of that name has ended, and returns its lines.
 	lines(t *testing.T, name string) []string
 }
@@ -206,6 +236,8 @@ type stage interface {
 type simStage struct{ r *rig }
 
 func (s simStage) address() string                          { return s.r.address }
+func (s simStage) upstream() *upstream                      { return s.r.up }
+func (s simStage) peek(_ *testing.T, name string) []string  { return s.r.book.all(name + " ") }
 func (s simStage) lines(t *testing.T, name string) []string { return s.r.end(name) }
 
 const (
@@ -259,7 +291,7 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, mayR
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			client := s.play(t, st.address())
+			client := s.play(t, st)
 			got := append(tidy(st.lines(t, s.name), s.options["size"] != "" || s.path == "/endless"), client...)
 			if *rewrite && mayRewrite {
 				text := strings.Join(s.intro, "\n") + "\n----\n" + strings.Join(got, "\n") + "\n"
