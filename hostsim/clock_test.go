@@ -98,6 +98,10 @@ func TestTickPeriodChanges(t *testing.T) {
 	if got := r.host.Metrics()["ticks"]; got != 61 {
 		t.Errorf("the worker has stopped: got %d, want 61", got)
 	}
+	r.host.Tick()
+	if got := r.host.Metrics()["ticks"]; got != 63 {
+		t.Errorf("Tick reaches it all the same: got %d, want 63", got)
+	}
 }
 
 // A queue belongs to whoever registered it last, and a message runs there, in the plugin context.

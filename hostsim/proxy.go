@@ -167,7 +167,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		go body.run(func(name string, do func(*stream)) { worker.loop.post(name, func() { do(s) }) })
 	}
 	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
-	how := c.write(r.Context(), w, control, gone)
+	how := c.write(r.Context(), w, control, worker.loop.done, gone)
 	window.close()
 	select {
 	case <-fed:

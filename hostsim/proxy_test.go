@@ -364,7 +364,15 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-func newHTTP(t *testing.T, f http.HandlerFunc) (address string) {
+func mustURL(raw string) *url.URL {
+	u, err := url.Parse(raw)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
+
+func newHTTP(t testing.TB, f http.HandlerFunc) (address string) {
 	l := listen(t)
 	s := &http.Server{Handler: f}
 	go s.Serve(l)
