@@ -24,13 +24,13 @@ func newHTTPClient(r *http.Request) *httpClient {
 
 // httpWriter is the state of writing one response.
 type httpWriter struct {
-	w      http.ResponseWriter
-	http1  bool
-	head   bool // the request is a HEAD
-	known  bool // the response's length is in its headers
-	err    error
-	ended  bool
-	cut    bool
+	w     http.ResponseWriter
+	http1 bool
+	head  bool // the request is a HEAD
+	known bool // the response's length is in its headers
+	err   error
+	ended bool
+	cut   bool
 }
 
 func (c *httpClient) push(f func(*httpWriter)) {
@@ -118,8 +118,8 @@ const (
 	cutOff
 )
 
-// write carries out what the loop queues until the response ends.
-func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, gone func()) ending {
+// write carries out what the loop queues until the response ends, the client leaves or the host closes.
+func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, closed <-chan struct{}, gone func()) ending {
 	w := &httpWriter{w: rw, http1: c.http1, head: c.head}
 	defer c.leave()
 	for {
@@ -151,6 +151,8 @@ func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control 
 		case <-c.wake:
 		case <-ctx.Done():
 			gone()
+			return cutOff
+		case <-closed:
 			return cutOff
 		}
 	}

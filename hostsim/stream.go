@@ -151,6 +151,14 @@ func (s *stream) refuse(r localReply) {
 	s.localReply(r)
 }
 
+// bufferLimit is how much may be held of either body.
+func (s *stream) bufferLimit() int {
+	if s.info.protocol == "HTTP/2" {
+		return s.host().config.BufferLimitHTTP2
+	}
+	return s.host().config.BufferLimit
+}
+
 func (s *stream) requestTooLarge() {
 	s.localReply(localReply{status: 413, body: []byte("Payload Too Large"), details: "request_payload_too_large"})
 }

@@ -54,7 +54,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 // knows: table, clock, chance and log.
 func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	env.Live = func(t ledger.Token) bool { _, ok := g.open[t]; return ok }
-	env.Count, env.Census = g.notice, g.census
+	env.Count, env.Census, env.GivenUp = g.notice, g.census, g.givenUp
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
 	}

@@ -49,8 +49,11 @@ type Host interface {
 // Counter is a metric that only grows.
 type Counter interface{ Add(n uint64) }
 
-// Gauge is a metric that is set.
-type Gauge interface{ Set(value uint64) }
+// Gauge is a metric that is set. Its value is the process's, not the worker's.
+type Gauge interface {
+	Set(value uint64)
+	Value() uint64
+}
 
 // Metrics makes metrics by their full name, labels included.
 type Metrics interface {

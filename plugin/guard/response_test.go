@@ -3,6 +3,7 @@ package guard
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // The table of section 3 of the contract: what comes back for a claimed call, and
@@ -189,5 +190,22 @@ func TestProxyReplies(t *testing.T) {
 				x.wantRefused(409, "idempotency_outcome_unknown")
 			}
 		})
+	}
+}
+
+// A holder that was silent for longer than its lease has lost the key: its late word
+// is refused and counted, once.
+func TestLateHolder(t *testing.T) {
+	w := newWorld(t)
+	g, other := w.worker(plain), w.worker(plain)
+	x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+	w.pass(16 * time.Second)
+	w.send(other, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
+	x.answer(200, "application/json", okResult)
+	w.send(other, toolCall("3", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
+	for how, want := range map[string]uint64{"fenced": 1, "orphaned": 1, "completed": 0} {
+		if got := w.count("callonce_settled_total", "how=.="+how); got != want {
+			t.Errorf("%s: counted %d, expected %d", how, got, want)
+		}
 	}
 }

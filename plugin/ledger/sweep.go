@@ -46,8 +46,9 @@ type ringSeen struct {
 func (s *Shared) Tick(now Mono) {
 	s.scans = scansPerTick
 	s.sign(s.self.lease, now)
-	s.retry()
 	s.abandoned()
+	s.retry()
+	s.letGo(false)
 	if s.lead(now) {
 		s.sweeping = true
 		defer s.rest()
