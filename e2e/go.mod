@@ -10,6 +10,8 @@ require (
 	golang.org/x/sys v0.50.0
 )
 
+require golang.org/x/net v0.62.0 // indirect
+
 require (
 	github.com/callonce/callonce v0.0.0
 	github.com/google/jsonschema-go v0.4.3 // indirect

@@ -37,6 +37,7 @@ type Envoy struct {
 	process *child.Process
 	dir     string // holds its files; removed by Close
 	admin   string // URL
+	scheme  string // of the listener
 	url     string
 }
 
@@ -59,7 +60,12 @@ func Start(opts Options) (*Envoy, error) {
 }
 
 func (e *Envoy) start(binary string, opts Options) error {
-	config, err := configuration(opts, e.file("access.log"))
+	tree, err := configuration(opts, e.file("access.log"))
+	if err != nil {
+		return err
+	}
+	e.scheme = tree.scheme()
+	config, err := json.MarshalIndent(tree.top, "", " ")
 	if err != nil {
 		return err
 	}
@@ -73,6 +79,7 @@ func (e *Envoy) start(binary string, opts Options) error {
 		"--admin-address-path", e.file("admin"),
 		"--file-flush-interval-msec", "20",
 		"--drain-time-s", "1", "--parent-shutdown-time-s", "2")
+	cmd.Dir = opts.Dir
 	if e.process, err = child.Start("envoy", cmd, nil); err != nil {
 		return err
 	}
@@ -124,7 +131,7 @@ func (e *Envoy) listenerURL() (string, error) {
 		return "", fmt.Errorf("envoy's list of listeners: want 1, got %d: %s", len(listeners.Statuses), text)
 	}
 	socket := listeners.Statuses[0].Address.Socket
-	return fmt.Sprintf("http://%s:%d", socket.Address, socket.Port), nil
+	return fmt.Sprintf("%s://%s:%d", e.scheme, socket.Address, socket.Port), nil
 }
 
 // Admin asks Envoy's admin interface and returns the answer's body; an error when
@@ -148,7 +155,8 @@ func (e *Envoy) Admin(method, path string) (string, error) {
 	return string(body), err
 }
 
-// URL is where clients reach it: "http://host:port" without a slash at its end.
+// URL is where clients reach it: "http://host:port" without a slash at its end, https
+// where the listener has a transport socket.
 func (e *Envoy) URL() string { return e.url }
 
 // PID is Envoy's process id.
