@@ -36,11 +36,48 @@ func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
 		Plugin: plugin(t, s.Faults), Config: s.Config, Upstream: s.Upstream,
 		Workers: workers, NoHoldHeaders: s.NoHoldHeaders, Retries: s.Retries,
 		IdleTimeout: s.IdleTimeout, Changes: s.Changes, Drain: s.Drain,
+		Edit: func(e *envoytest.Tree) {
+			for i := len(s.Routes) - 1; i >= 0; i-- {
+				addRoute(e, s.Routes[i])
+			}
+			if s.Canary != "" {
+				addCanary(e, s.Canary)
+			}
+		},
+	}
+}
+
+// addRoute puts a route before all others.
+func addRoute(e *envoytest.Tree, r cases.Route) {
+	route := map[string]any{
+		"name":  r.When,
+		"match": map[string]any{"prefix": "/", "headers": []any{map[string]any{"name": "x-route", "string_match": map[string]any{"exact": r.When}}}},
+		"route": map[string]any{"cluster": "mcp_server", "timeout": "0s"},
+	}
+	if r.Policy != "" {
+		route["metadata"] = map[string]any{"filter_metadata": map[string]any{"callonce": map[string]any{"policy": r.Policy}}}
+	}
+	e.Insert([]any{route}, envoytest.Host.To("routes")...)
+}
+
+// addCanary lets every route send half of its requests to another server.
+func addCanary(e *envoytest.Tree, url string) {
+	e.Insert([]any{e.Cluster("canary", url)}, envoytest.Clusters...)
+	routes, _ := e.At(envoytest.Host.To("routes")...).([]any)
+	for i := range routes {
+		action := e.Object(envoytest.Host.To("routes", i, "route")...)
+		delete(action, "cluster")
+		action["weighted_clusters"] = map[string]any{"clusters": []any{
+			map[string]any{"name": "mcp_server", "weight": 50}, map[string]any{"name": "canary", "weight": 50},
+		}}
 	}
 }
 
 func (f front) Start(t testing.TB, s cases.Setup) cases.Proxy {
 	t.Helper()
+	if s.Callers {
+		return startVerifier(t, f.options(t, s), acceptStrangers)
+	}
 	e, err := envoytest.Start(f.options(t, s))
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/callonce/callonce/e2e/callers"
 	"github.com/callonce/callonce/e2e/envoytest"
 	"github.com/callonce/callonce/e2e/payments"
 	"github.com/callonce/callonce/e2e/tools"
@@ -58,8 +59,8 @@ func send(t *testing.T, method, url, body string, headers ...string) (*http.Resp
 	return resp, string(text)
 }
 
-// envoy.yaml is right as people find it: Envoy takes it, from the project's root, and
-// has nothing to remark.
+// The configurations are right as people find them: Envoy takes them, from the
+// project's root, and has nothing to remark.
 func TestConfigurationAsItStands(t *testing.T) {
 	root, err := tools.Root()
 	if err != nil {
@@ -77,18 +78,25 @@ func TestConfigurationAsItStands(t *testing.T) {
 	if err := os.Symlink(must(t, buildPlugin), filepath.Join(top, "dist", "callonce.wasm")); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "--mode", "validate", "-c", filepath.Join(root, "envoy", "envoy.yaml"))
-	cmd.Dir = top
-	log, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %v", cmd.Args, err)
+	if _, err := callers.New(top); err != nil {
+		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(log)) {
-		for _, bad := range []string{"[warning]", "[error]", "[critical]", "eprecated"} {
-			if strings.Contains(line, bad) {
-				t.Errorf("want no remarks, got %s", line)
+	for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml"} {
+		t.Run(file, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), binary, "--mode", "validate", "-c", filepath.Join(root, "envoy", file))
+			cmd.Dir = top
+			log, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %v", cmd.Args, err)
 			}
-		}
+			for line := range strings.Lines(string(log)) {
+				for _, bad := range []string{"[warning]", "[error]", "[critical]", "eprecated"} {
+					if strings.Contains(line, bad) {
+						t.Errorf("want no remarks, got %s", line)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -44,14 +44,19 @@ func (c *guestContext) readable(kind uint32) *headerMap {
 		return nil
 	}
 	if s.logging {
+		m := c.writable(kind)
 		switch kind {
 		case mapRequestHeaders:
-			return s.request.headers
+			m = s.request.headers
 		case mapResponseHeaders:
-			return s.response.headers
+			m = s.response.headers
 		case mapResponseTrailers:
-			return s.response.trailers
+			m = s.response.trailers
 		}
+		if m == nil && kind != mapRequestTrailers {
+			return &headerMap{} // in the end there is a map, if an empty one
+		}
+		return m
 	}
 	return c.writable(kind)
 }

@@ -28,6 +28,8 @@ type Config struct {
 	CacheDir string
 	// BufferLimit is how many bytes of a body may be held before the host answers 413 by itself; 0 means 1 MiB.
 	BufferLimit int
+	// BufferLimitHTTP2 is the same for HTTP/2 clients, where Envoy goes by the stream's window instead; 0 means 16 MiB.
+	BufferLimitHTTP2 int
 	// MemoryLimit bounds the memory of one VM in bytes; 0 means 1 GiB.
 	MemoryLimit int64
 	// Clock is the time of modules, ticks and timeouts; nil means RealClock.
@@ -134,6 +136,9 @@ func (c *Config) setDefaults() {
 	if c.BufferLimit <= 0 {
 		c.BufferLimit = 1 << 20
 	}
+	if c.BufferLimitHTTP2 <= 0 {
+		c.BufferLimitHTTP2 = 16 << 20
+	}
 	if c.MemoryLimit <= 0 {
 		c.MemoryLimit = 1 << 30
 	}
@@ -225,7 +230,7 @@ func (h *Host) Workers() int { return len(h.workers) }
 // Store is the process's store.
 func (h *Host) Store() *Store { return h.store }
 
-// Tick runs proxy_on_tick now in every VM that has asked for ticks, on the main thread too, and returns when all have run.
+// Tick runs proxy_on_tick now in every plugin context of every VM, on the main thread too, and returns when all have run.
 func (h *Host) Tick() {
 	var wg sync.WaitGroup
 	for _, w := range h.all() {
@@ -278,13 +283,18 @@ func (h *Host) Close() error {
 	if h.settled != nil {
 		h.settled()
 	}
+	stuck := false
 	for _, w := range h.all() {
-		w.close()
+		stuck = !w.close() || stuck
 	}
 	for _, p := range h.clusters {
 		p.close()
 	}
 	h.store.release(h.config.VMID)
+	if stuck {
+		// Code that still runs must not be unmapped under it.
+		return errors.New("a worker did not come back from its callback: its memory stays")
+	}
 	h.module.close(context.Background())
 	return nil
 }

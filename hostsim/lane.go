@@ -89,7 +89,7 @@ func (l *lane) offer(name string, f api.Function, args ...uint64) action {
 	return a
 }
 
-func flag(b bool) uint64 {
+func bit(b bool) uint64 {
 	if b {
 		return 1
 	}
@@ -109,7 +109,7 @@ func (l *lane) onHeaders(h *headerMap, end bool) {
 	}
 	l.seen, l.headers, l.ended = true, h, end
 	l.openHeaders = h
-	a := l.offer(l.calls.headersName, l.calls.headers(l.exports()), uint64(headerCount(h)), flag(end))
+	a := l.offer(l.calls.headersName, l.calls.headers(l.exports()), uint64(headerCount(h)), bit(end))
 	if l.s.done || l.dead {
 		return
 	}
@@ -151,7 +151,7 @@ func (l *lane) offerData(b []byte, end bool, owed int) {
 		b, owed = nil, 0
 	}
 	l.chunk, l.chunkOpen = b, true
-	a := l.offer(l.calls.bodyName, l.calls.body(l.exports()), uint64(len(*l.body())), flag(end))
+	a := l.offer(l.calls.bodyName, l.calls.body(l.exports()), uint64(len(*l.body())), bit(end))
 	b, l.chunk, l.buffering = l.chunk, nil, false
 	if l.s.done || l.dead {
 		l.release(owed)
@@ -181,7 +181,7 @@ func (l *lane) offerData(b []byte, end bool, owed int) {
 func (l *lane) hold(b []byte, owed int) bool {
 	l.buffer = append(l.buffer, b...)
 	l.release(owed)
-	if len(l.buffer) > l.s.host().config.BufferLimit {
+	if len(l.buffer) > l.s.bufferLimit() {
 		l.tooLarge()
 		return false
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -134,9 +133,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		control.EnableFullDuplex() // else the server reads the whole body before it lets an early reply out
 	}
 	head := requestHeaders(r)
-	end := r.Body == nil || r.Body == http.NoBody
+	end := r.Body == nil || r.Body == http.NoBody || r.ProtoMajor == 2 && r.ContentLength == 0
 	c := newHTTPClient(r)
 	window := newWindow(p.host.config.BufferLimit)
+	fed := make(chan struct{})
+	var body *feeder
+	var early func(*stream)
+	more := false
+	if end {
+		close(fed)
+	} else {
+		body = newFeeder(r, window, p.opts.Trailers)
+		fed = body.fed
+		early, more = body.early()
+	}
 	var s *stream
 	if !worker.loop.post("request headers", func() {
 		s = p.newStream(worker, r, conn, c, window)
@@ -145,19 +155,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.request.onHeaders(head, end)
+		if early != nil {
+			early(s)
+		}
 	}) {
 		http.Error(w, "hostsim: the host is closed", http.StatusServiceUnavailable)
 		return
 	}
-	// The loop runs the posted steps in order, so s is set in all of them.
-	fed := make(chan struct{})
-	if end {
-		close(fed)
-	} else {
-		go p.feed(r, window, fed, func(name string, f func(*stream)) bool { return worker.loop.post(name, func() { f(s) }) })
+	if more {
+		// The loop runs steps in the order of their posting, so s is set in all of them.
+		go body.run(func(name string, do func(*stream)) { worker.loop.post(name, func() { do(s) }) })
 	}
 	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
-	how := c.write(r.Context(), w, control, gone)
+	surplus := func() { worker.loop.post("surplus", func() { s.surplus() }) }
+	how := c.write(r.Context(), w, control, worker.loop.done, gone, surplus)
 	window.close()
 	select {
 	case <-fed:
@@ -251,54 +262,4 @@ func newRequestID() string {
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// feed reads the request's body into the stream. It closes fed once it reads no more, before the stream can see the end: whoever
-// answers then knows that the request is complete.
-func (p *Proxy) feed(r *http.Request, w *window, fed chan<- struct{}, post func(string, func(*stream)) bool) {
-	buf := make([]byte, readSize)
-	trailers := func() *headerMap {
-		if r.ProtoMajor == 1 && !p.opts.Trailers {
-			return nil
-		}
-		if t := fromHTTP(r.Trailer); len(t.lines) > 0 {
-			return t
-		}
-		return nil
-	}
-	total := int64(0)
-	for {
-		n, err := r.Body.Read(buf)
-		total += int64(n)
-		if n > 0 && r.ProtoMajor == 2 && err == nil && total == r.ContentLength {
-			// HTTP/2 clients end the stream with the last piece, and Envoy then makes one callback of both.
-			_, err = r.Body.Read(buf[n:])
-		}
-		b := slices.Clone(buf[:n])
-		if err != nil {
-			close(fed)
-		}
-		if n > 0 && !w.take(n) && err == nil {
-			continue // the stream is over: the rest is read for the client's sake only
-		}
-		switch {
-		case err == nil:
-			post("request body", func(s *stream) { s.onRequestData(b, false) })
-		case err == io.EOF:
-			t := trailers()
-			last := r.ProtoMajor == 2 && t == nil
-			if n > 0 {
-				post("request body", func(s *stream) { s.onRequestData(b, last) })
-			}
-			if t != nil {
-				post("request trailers", func(s *stream) { s.request.onTrailers(t) })
-			} else if n == 0 || !last {
-				post("request body", func(s *stream) { s.onRequestData(nil, true) })
-			}
-			return
-		default:
-			post("client gone", func(s *stream) { s.clientGone() })
-			return
-		}
-	}
 }

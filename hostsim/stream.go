@@ -151,6 +151,14 @@ func (s *stream) refuse(r localReply) {
 	s.localReply(r)
 }
 
+// bufferLimit is how much may be held of either body.
+func (s *stream) bufferLimit() int {
+	if s.info.protocol == "HTTP/2" {
+		return s.host().config.BufferLimitHTTP2
+	}
+	return s.host().config.BufferLimit
+}
+
 func (s *stream) requestTooLarge() {
 	s.localReply(localReply{status: 413, body: []byte("Payload Too Large"), details: "request_payload_too_large"})
 }
@@ -168,6 +176,15 @@ func (s *stream) cut(details string, flags responseFlags) {
 	s.flags |= flags
 	s.client.reset()
 	s.finish()
+}
+
+// surplus ends a response that the module made longer than its content-length. Envoy would send the rest all the same, for the client to
+// stumble over.
+func (s *stream) surplus() {
+	if s.host().config.Log != nil {
+		s.host().config.Log(s.worker.number, LogError, "the response's body is longer than its content-length: cut")
+	}
+	s.cut("response_longer_than_content_length", 0)
 }
 
 // clientGone ends the stream because the client has left: no response callback tells the module, only the end.

@@ -75,6 +75,8 @@ type fakeGauge struct {
 
 func (g fakeGauge) Set(v uint64) { g.w.gauges[g.name] = v }
 
+func (g fakeGauge) Value() uint64 { return g.w.gauges[g.name] }
+
 func (w *world) Gauge(name string) Gauge { return fakeGauge{w, name} }
 
 func (w *world) Counter(name string) Counter { return fakeCounter{w, name} }

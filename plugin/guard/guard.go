@@ -23,6 +23,7 @@ type Guard struct {
 	tokens  uint32
 	holding holding
 	probing map[*Stream]struct{} // held headers whose body callback has not come yet
+	late    map[*Stream]struct{} // judged; go on outside of their callbacks
 
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
@@ -38,6 +39,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		places:  map[*policy.Policy][]string{},
 		waiting: map[ledger.Token]*Stream{},
 		probing: map[*Stream]struct{}{},
+		late:    map[*Stream]struct{}{},
 		open:    map[ledger.Token]struct{}{},
 		servers: map[string]string{},
 	}
@@ -52,7 +54,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 // knows: table, clock, chance and log.
 func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	env.Live = func(t ledger.Token) bool { _, ok := g.open[t]; return ok }
-	env.Count, env.Census = g.notice, g.census
+	env.Count, env.Census, env.GivenUp = g.notice, g.census, g.givenUp
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
 	}
@@ -125,6 +127,9 @@ func (g *Guard) Tick(now ledger.Mono) {
 			g.fault(f)
 		}
 	}()
+	for s := range g.probing {
+		s.ticks++
+	}
 	g.Look()
 	g.store.Tick(now)
 }

@@ -49,8 +49,11 @@ type Host interface {
 // Counter is a metric that only grows.
 type Counter interface{ Add(n uint64) }
 
-// Gauge is a metric that is set.
-type Gauge interface{ Set(value uint64) }
+// Gauge is a metric that is set. Its value is the process's, not the worker's.
+type Gauge interface {
+	Set(value uint64)
+	Value() uint64
+}
 
 // Metrics makes metrics by their full name, labels included.
 type Metrics interface {
@@ -68,7 +71,8 @@ var (
 	propRoutePolicy = []string{"xds", "route_metadata", "filter_metadata", "callonce", "policy"}
 	propVirtualHost = []string{"xds", "virtual_host_name"}
 	propPeerDigest  = []string{"connection", "sha256_peer_certificate_digest"}
-	// The rbac filter's verdict on a shadow rule named callonce_peer_ (envoy/README.md).
+	// The rbac filter's verdict on its shadow rules, whose stat prefix must be
+	// callonce_peer_ (envoy/mtls-jwt.yaml).
 	propPeerValidated = []string{"metadata", "filter_metadata", "envoy.filters.http.rbac", "callonce_peer_shadow_engine_result"}
 
 	propDetails  = []string{"response", "code_details"}

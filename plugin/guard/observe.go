@@ -95,14 +95,14 @@ func (c *counts) add(server string, m *metric, values ...string) {
 	counter.Add(1)
 }
 
-func (c *counts) set(value uint64, server string, m *metric, values ...string) {
+func (c *counts) gauge(server string, m *metric, values ...string) Gauge {
 	k := keyOf(server, m, values)
 	gauge, ok := c.gauges[k]
 	if !ok {
 		gauge = c.metrics.Gauge(c.fullName(k))
 		c.gauges[k] = gauge
 	}
-	gauge.Set(value)
+	return gauge
 }
 
 // fullName spells labels as label=.=value;.; in front of the name, which the

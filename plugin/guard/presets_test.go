@@ -68,6 +68,9 @@ func TestGatewayEvicts(t *testing.T) {
 	if n := w.count("callonce_evicted_total", "server=.=srv"); n == 0 {
 		t.Error("33 entries in a scope of 32 and nothing was given up")
 	}
+	if got := w.gauges["server=.=srv;.;callonce_youngest_evicted_seconds"]; got != 1 {
+		t.Errorf("the youngest one given up: expected 1 second, found %d", got)
+	}
 	call(32).wantReplayed(okResult)
 	call(0).wantSent()
 }
@@ -460,5 +463,26 @@ func TestAdvertise(t *testing.T) {
 				t.Errorf("expected %s in %s; headers %v", c.want, got, x.response)
 			}
 		})
+	}
+}
+
+// What one pass over the table finds is published.
+func TestCensus(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "done").answer(200, "application/json", okResult)
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "lost").stream.Done()
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "running").wantSent()
+	for range 40 {
+		w.pass(time.Second)
+		g.Tick(w.now)
+	}
+	for state, want := range map[string]uint64{"completed": 1, "outcome_unknown": 1, "in_flight": 1, "not_replayable": 0} {
+		if got, ok := w.gauges["server=.=srv;.;state=.="+state+";.;callonce_entries"]; !ok || got != want {
+			t.Errorf("%s: expected %d, found %d, %v", state, want, got, w.gauges)
+		}
+	}
+	if got := w.gauges["server=.=srv;.;callonce_reply_bytes"]; got != uint64(len(okResult)) {
+		t.Errorf("bytes of replies: expected %d, found %d", len(okResult), got)
 	}
 }

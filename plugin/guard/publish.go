@@ -123,9 +123,20 @@ var stateNames = map[ledger.State]string{
 func (g *Guard) census(policy string, c ledger.Census) {
 	server := g.serverOf(policy)
 	for state, name := range stateNames {
-		g.counts.set(uint64(c.States[state]), server, entries, name)
+		g.counts.gauge(server, entries, name).Set(uint64(c.States[state]))
 	}
-	g.counts.set(uint64(c.ReplyBytes), server, replyBytes)
+	g.counts.gauge(server, replyBytes).Set(uint64(c.ReplyBytes))
+}
+
+// givenUp publishes the age of the youngest entry that was ever evicted, in whole
+// seconds and at least one: where it nears the time in which callers repeat, limits
+// are too tight.
+func (g *Guard) givenUp(policy string, age time.Duration) {
+	seconds := uint64(max(age/time.Second, 1))
+	gauge := g.counts.gauge(g.serverOf(policy), youngestEvicted)
+	if was := gauge.Value(); was == 0 || seconds < was {
+		gauge.Set(seconds)
+	}
 }
 
 // serverOf is the label of a policy outside of any request: as configured, else as

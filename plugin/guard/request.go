@@ -21,6 +21,7 @@ func (s *Stream) strayKey(method string) Action {
 // judge decides on a body read whole (rules 4 to 7 of the contract's order).
 func (s *Stream) judge(body []byte) Action {
 	r := &s.g.request
+	defer r.Release()
 	r.Read(body, s.g.places[s.policy])
 	s.call.id = append([]byte(nil), r.ID...)
 	if len(r.ID) == 0 {
@@ -104,6 +105,9 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.refuse(refusal, detail)
 	}
 	if s.policy.ForwardKey != "" && s.ahead {
+		if s.g.holding != notHeld {
+			return s.refuse(&mcp.Unavailable, "") // gone for want of a sign: the next time there is one
+		}
 		return s.refuse(&mcp.NeverHeld, "")
 	}
 	fingerprint := s.fingerprint(r)

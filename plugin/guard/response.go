@@ -266,10 +266,11 @@ var hows = [...]string{
 	ledger.BuryNotReplayable: "not_replayable",
 }
 
-// settle tells the ledger. Only the holder's word counts; a late one is counted.
+// settle tells the ledger. Only the holder's word counts; the ledger itself counts one
+// that came late.
 func (s *Stream) settle(o ledger.Outcome) {
 	s.reply.settled, s.reply.event = true, o.Event
-	if s.g.store.Settle(s.hold, o) != ledger.Fenced { // which the ledger notices itself
+	if s.g.store.Settle(s.hold, o) != ledger.Fenced {
 		s.g.counts.add(s.label(), settlements, hows[o.Event])
 	}
 }

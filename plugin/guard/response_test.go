@@ -193,16 +193,19 @@ func TestProxyReplies(t *testing.T) {
 	}
 }
 
-// A holder whose lease has passed comes back: its word is not taken, and counted once.
-func TestLateWord(t *testing.T) {
+// A holder that was silent for longer than its lease has lost the key: its late word
+// is refused and counted, once.
+func TestLateHolder(t *testing.T) {
 	w := newWorld(t)
 	g, other := w.worker(plain), w.worker(plain)
 	x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
-	w.pass(15 * time.Second)
+	w.pass(16 * time.Second)
 	w.send(other, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
 	x.answer(200, "application/json", okResult)
 	w.send(other, toolCall("3", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
-	if fenced, completed := w.count("how=.=fenced"), w.count("how=.=completed"); fenced != 1 || completed != 0 {
-		t.Errorf("counted %d fenced and %d completed, expected 1 and 0", fenced, completed)
+	for how, want := range map[string]uint64{"fenced": 1, "orphaned": 1, "completed": 0} {
+		if got := w.count("callonce_settled_total", "how=.="+how); got != want {
+			t.Errorf("%s: counted %d, expected %d", how, got, want)
+		}
 	}
 }

@@ -32,7 +32,9 @@ type Stream struct {
 	advert *advertising // nil but for the answers that gain one
 
 	sizeAtHead uint64 // what had arrived when the headers came
+	ticks      int    // since then, while nothing tells whether this proxy holds headers
 	ahead      bool   // the headers went on before the body was judged
+	stuck      bool   // and they did so only when Look found that they were stuck
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
@@ -111,7 +113,10 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 		return s.heldElsewhere()
 	}
 	s.bodyCame()
-	return s.read(size)
+	if a = s.read(size); a == Continue && s.stuck {
+		return s.later()
+	}
+	return a
 }
 
 // heldElsewhere is what the rest of a request does that has been judged.
@@ -142,6 +147,7 @@ func (s *Stream) pass() Action {
 func (s *Stream) Done() {
 	defer s.containLate()
 	delete(s.g.probing, s)
+	delete(s.g.late, s)
 	delete(s.g.open, s.token)
 	switch s.stage {
 	case asking:

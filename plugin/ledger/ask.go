@@ -83,17 +83,8 @@ func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t 
 	if ways >= s.layout.Ways {
 		return s.bucketFull(key, b, cas, c, now)
 	}
-	r := s.reserve(&rows, need, &c.Limits, b.epoch())
-	switch {
-	case r.stale:
-		return Answer{Verdict: lost}
-	case r.failed:
-		return Answer{Verdict: RefusedUnavailable}
-	case !r.got:
-		if r.evict && c.Limits.OnFullEvict && s.evict(&r, policy, c, now) {
-			return Answer{Verdict: lost}
-		}
-		return Answer{Verdict: RefusedCapacity}
+	if v := s.room(&rows, need, policy, c, b.epoch(), now); v != First {
+		return Answer{Verdict: v}
 	}
 	s.open.add(h, t)
 	won, err := s.table.Set(key, s.buf, cas)
@@ -112,6 +103,24 @@ func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t 
 		s.giveBack(old.rows(), free, b.epoch())
 	}
 	return a
+}
+
+// room reserves what a claim needs, or says why it cannot. Where it made room first, the
+// claim starts again.
+func (s *Shared) room(rows *levelRows, need counts, policy uint64, c *Claim, epoch uint32, now Mono) Verdict {
+	switch r := s.reserve(rows, need, &c.Limits, epoch); {
+	case r.got:
+		return First
+	case r.stale:
+		return lost
+	case r.failed:
+		return RefusedUnavailable
+	case s.letGo(true):
+		return lost
+	case r.evict && c.Limits.OnFullEvict && s.evict(&r, policy, c, now):
+		return lost
+	}
+	return RefusedCapacity
 }
 
 // bucketFull frees what has expired in a bucket that takes no more. A second bucket

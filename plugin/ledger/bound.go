@@ -44,7 +44,8 @@ func (l Layout) Most(namespace string, policies []Quota) (keys int, bytes int64)
 	entries = min(entries, l.Buckets*l.Ways)
 	bytes += int64(entries) * entrySize
 	// A row for each policy, and for each entry at most one principal and one scope; a
-	// crashed worker may leave the rows of one claim until the next pass.
-	bytes += int64(len(policies)+2*entries+levels*l.Holders) * pageRow
+	// worker may hold places in rows of nothing else, which a crash leaves until the next
+	// pass.
+	bytes += int64(len(policies)+2*entries+(levels+placesKept)*l.Holders) * pageRow
 	return keys, bytes
 }

@@ -1,6 +1,9 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // To give up the oldest completed entry of a level one must know it. No record keeps
 // that order: a full scan of the buckets does, whose result serves for as many
@@ -112,6 +115,9 @@ func (s *Shared) giveUp(a *candidate, now Mono) bool {
 			s.giveBack(e.rows(), table[e.state()].counts, b.epoch())
 			if !e.expired(now) {
 				s.notice(Evicted, e)
+				if s.gaveUp != nil {
+					s.gaveUp(s.policies.names[e.policy()], time.Duration(now-e.settled()))
+				}
 			}
 			return true
 		}

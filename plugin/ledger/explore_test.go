@@ -229,6 +229,18 @@ func scenarios() []scenario {
 			tasks: []func(*worker){ticks, settles(Release)},
 		},
 		{
+			name: "sweep, claims with places held", layout: whole, workers: 2, preemptions: 2,
+			setup: func(w *world) { holding(w, 1, claimOf(4), true) },
+			tasks: []func(*worker){ticks, func(k *worker) {
+				for n := range 3 {
+					k.ask(claimOf(4 * n)) // of one scope
+					if len(k.streams) > 0 {
+						k.settle(k.streams[0], []Event{Complete, Release, BuryUnknown}[n], 60)
+					}
+				}
+			}},
+		},
+		{
 			name: "sweep, settle, a crash at any step", layout: whole, workers: 2, preemptions: 2, crash: true,
 			setup: func(w *world) {
 				holding(w, 0, claimOf(2), false)

@@ -132,7 +132,10 @@ func (s *Shared) enlist(lease, now Mono) {
 			return
 		}
 	}
-	s.log("no place for another worker: its calls are refused")
+	if !s.warned["h"] {
+		s.warned["h"] = true
+		s.log("no place for another worker: its calls are refused until one that is gone has been silent for long enough")
+	}
 }
 
 // orphaned reports whether a call in flight has lost its holder. A table that cannot

@@ -14,7 +14,6 @@ import (
 type model struct {
 	entries map[int]*modelEntry
 	last    [2]Mono // signs of life
-	open    [2]int  // holds that were given out and not taken back
 	retired [2]bool // a worker that held nothing at its tick: it has no place until it claims
 	rings   [2]modelRing
 	sweeper int
@@ -173,7 +172,6 @@ func (m *model) ask(key int, c *Claim, by int, now Mono) (Verdict, *modelEntry) 
 	if !m.room(key, c) {
 		return RefusedCapacity, nil
 	}
-	m.open[by]++
 	n := &modelEntry{key: key, claim: *c, state: InFlight, holder: by, attempt: attempt, claimed: now, ring: c.Budget.Ring}
 	m.entries[key] = n
 	return First, n
@@ -204,10 +202,7 @@ func (m *model) settle(e *modelEntry, ev Event, size, pieces, piece int, now Mon
 }
 
 func (m *model) tick(k *worker, now Mono) {
-	if m.retired[k.n] = m.open[k.n] == 0; !m.retired[k.n] {
-		m.last[k.n] = now
-	}
-	m.open[k.n] = len(k.streams)
+	m.last[k.n], m.retired[k.n] = now, len(k.streams) == 0
 	for _, e := range m.entries {
 		if e.state == InFlight && e.holder == k.n && !k.live(e.f.token) {
 			m.bury(e, Unknown, now)
@@ -323,7 +318,6 @@ func TestAgainstModel(t *testing.T) {
 					m.rings[f.claim.Budget.Ring].write(&modelEntry{}, size, pieces, layout.PieceBytes)
 				}
 				k.streams = without(k.streams, f)
-				m.open[k.n]--
 				r := message(&f.hold, size)
 				r.Task = task
 				if got := k.store.Settle(f.hold, Outcome{Event: ev, Reply: r}); got != want {

@@ -80,13 +80,14 @@ func (s *Shared) Forget(t Token) {
 	for i := range s.open.list {
 		if o := &s.open.list[i]; o.token == t {
 			s.abandon(*o)
+			s.retry()
 			return
 		}
 	}
 }
 
-// Open gives the number of holds that streams of this worker have.
-func (s *Shared) Open() int { return len(s.open.list) }
+// OpenHolds gives the number of holds that streams of this worker have.
+func (s *Shared) OpenHolds() int { return len(s.open.list) }
 
 // abandoned ends the holds whose streams are gone, and those that a fault left half
 // way.
@@ -106,11 +107,6 @@ func (s *Shared) abandon(o openHold) {
 	if o.stage == claiming {
 		ev = Release
 	}
+	s.pending = append(s.pending, pendingSettle{hold: o.hold, event: ev})
 	s.open.remove(&o.hold.ID, o.hold.Fence)
-	switch done := s.apply(&o.hold, ev, kept{}); {
-	case done == Pending:
-		s.pending = append(s.pending, pendingSettle{o.hold, ev, kept{}})
-	case done == Applied && ev == LoseLease:
-		s.tell(Orphaned, o.hold.Policy)
-	}
 }

@@ -56,7 +56,10 @@ type reservation struct {
 // says so: a crash between the two leaves a count too high, never too low.
 func (s *Shared) reserve(rows *levelRows, d counts, l *Limits, epoch uint32) (r reservation) {
 	for level, row := range rows {
-		if !s.reserveOne(&r, level, change{row, d}, l.caps(level), epoch) {
+		if s.places.take(row, epoch, d) {
+			continue
+		}
+		if !s.reserveOne(&r, level, change{row, d}, l, epoch) {
 			s.undo(rows, level, d, epoch)
 			return r
 		}
@@ -65,8 +68,9 @@ func (s *Shared) reserve(rows *levelRows, d counts, l *Limits, epoch uint32) (r 
 	return r
 }
 
-func (s *Shared) reserveOne(r *reservation, level int, c change, caps counts, epoch uint32) bool {
+func (s *Shared) reserveOne(r *reservation, level int, c change, l *Limits, epoch uint32) bool {
 	r.level = level
+	caps := l.caps(level)
 	n := s.pageOf(c.row)
 	for range maxTries {
 		p, cas, ok := s.readPage(n)
@@ -88,7 +92,8 @@ func (s *Shared) reserveOne(r *reservation, level int, c change, caps counts, ep
 			r.evict = true
 			return false
 		}
-		buf, stale := p.post(s.pageBuf[:0], []change{c}, epoch)
+		extra := s.extra(level, c, after, l, epoch)
+		buf, stale := p.post(s.pageBuf[:0], []change{{c.row, c.delta.plus(extra)}}, epoch)
 		s.pageBuf = buf
 		if stale {
 			r.stale = true
@@ -100,11 +105,24 @@ func (s *Shared) reserveOne(r *reservation, level int, c change, caps counts, ep
 			return false
 		}
 		if done {
+			if extra != (counts{}) && !s.places.put(c.row, epoch, extra) {
+				s.post([]change{{c.row, counts{}.minus(extra)}}, epoch)
+			}
 			return true
 		}
 	}
 	r.failed = true
 	return false
+}
+
+// extra is what to reserve ahead with a claim: only entries, since what is in flight
+// comes back, and only below half of the cap.
+func (s *Shared) extra(level int, c change, after counts, l *Limits, epoch uint32) counts {
+	n := l.ahead(level).entries - s.places.of(c.row, epoch).entries
+	if limit := l.caps(level).entries; s.places.none || c.delta.entries <= 0 || n <= 0 || after.entries+n > limit/2 {
+		return counts{}
+	}
+	return counts{entries: n}
 }
 
 // undo gives back what was reserved at the levels below one.
@@ -114,6 +132,20 @@ func (s *Shared) undo(rows *levelRows, below int, d counts, epoch uint32) {
 		changes[i] = change{rows[i], counts{}.minus(d)}
 	}
 	s.post(changes[:below], epoch)
+}
+
+// release says that an entry of this worker's own uses less, and keeps what the next
+// claim may need.
+func (s *Shared) release(rows levelRows, d counts, l *Limits, epoch uint32) {
+	var changes [levels]change
+	n := 0
+	for level, row := range rows {
+		if rest := s.places.keep(row, epoch, d, l.ahead(level)); rest != (counts{}) {
+			changes[n] = change{row, counts{}.minus(rest)}
+			n++
+		}
+	}
+	s.post(changes[:n], epoch)
 }
 
 // giveBack says in the rows what a bucket has said already: that an entry uses less.

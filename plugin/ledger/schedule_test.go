@@ -20,17 +20,26 @@ func small(evict bool) Limits {
 	}
 }
 
+// roomy are limits that are not reached, and allow for places held ahead.
+func roomy() Limits {
+	return Limits{
+		Entries: 24, EntriesPerPrincipal: 20, EntriesPerScope: 16,
+		InFlight: 16, InFlightPerPrincipal: 12, InFlightPerScope: 10, TombstonesPerScope: 12,
+	}
+}
+
 // character is what a random schedule is made of.
 type character struct {
 	workers, keys, steps int
 	evict, retry, fails  bool
-	crashes              int // one in so many steps
-	limits               func(w *world, evict bool) Limits
+	ahead, roomy         bool // places are held ahead, small as the limits are, or of wide ones too
+	crashes              int  // one in so many steps
 }
 
 func characterOf(seed uint64) character {
 	c := character{workers: 2 + int(seed%2), keys: 3 + int(seed/2%6), steps: 400, crashes: 40}
 	c.evict, c.retry, c.fails = seed/3%3 == 0, seed/5%3 == 0, seed%7 == 0
+	c.ahead, c.roomy = seed%3 != 0, seed%3 == 1
 	if seed%4 == 0 {
 		c.crashes = 1 << 30
 	}
@@ -40,6 +49,10 @@ func characterOf(seed uint64) character {
 // play runs one random schedule and gives the first violation.
 func play(seed uint64, c character) (w *world) {
 	w = newWorld(seed, tiny, c.workers)
+	if c.ahead {
+		capForAPlace = 2
+		defer func() { capForAPlace = 64 }()
+	}
 	for range c.steps {
 		if w.broken != nil {
 			return w
@@ -111,6 +124,9 @@ func (w *world) something(k *worker, c *character) {
 	default:
 		claim := claimOf(w.random.IntN(c.keys))
 		claim.Limits = small(c.evict)
+		if c.roomy && w.random.IntN(2) == 0 {
+			claim.Limits = roomy()
+		}
 		claim.RetryUnknown = c.retry
 		w.watch.allow(&claim)
 		k.begin("ask", func() { k.ask(claim) })

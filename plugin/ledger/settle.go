@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // kept is where a reply was kept, and what the entry must say of it.
 type kept struct {
 	at    place
@@ -8,10 +10,16 @@ type kept struct {
 
 // pendingSettle is a settlement that the table has not taken yet.
 type pendingSettle struct {
-	hold  Hold
-	event Event
-	kept  kept
+	hold   Hold
+	event  Event
+	kept   kept
+	trying bool
+	faults int // tries that ended in a fault of our own
 }
+
+// faultsBorne is how often a settlement may fail by a fault of our own. After that this
+// worker stops to be the holder that it was, so that the others end what it cannot.
+const faultsBorne = 3
 
 // Settle implements Store.
 func (s *Shared) Settle(h Hold, o Outcome) Settled {
@@ -33,7 +41,7 @@ func (s *Shared) Settle(h Hold, o Outcome) Settled {
 	s.open.remove(&h.ID, h.Fence)
 	switch done {
 	case Pending:
-		s.pending = append(s.pending, pendingSettle{h, o.Event, k})
+		s.pending = append(s.pending, pendingSettle{hold: h, event: o.Event, kept: k})
 	case Fenced:
 		s.tell(LateFenced, h.Policy)
 	}
@@ -87,7 +95,7 @@ func (s *Shared) apply(h *Hold, ev Event, k kept) Settled {
 			if more {
 				return Applied
 			}
-			s.giveBack(rows, before.minus(after), b.epoch())
+			s.release(rows, before.minus(after), &h.Limits, b.epoch())
 			return Applied
 		case more:
 			s.undo(&rows, levels, counts{tombs: 1}, b.epoch())
@@ -98,14 +106,27 @@ func (s *Shared) apply(h *Hold, ev Event, k kept) Settled {
 
 // retry tries again what the table would not take.
 func (s *Shared) retry() {
-	again := s.pending
-	s.pending = nil
-	for _, p := range again {
-		switch s.apply(&p.hold, p.event, p.kept) {
-		case Pending:
-			s.pending = append(s.pending, p)
-		case Fenced:
+	for i := 0; i < len(s.pending); {
+		p := &s.pending[i]
+		if p.trying {
+			if p.faults++; p.faults == faultsBorne {
+				s.self = self{}
+				s.pending = slices.Delete(s.pending, i, i+1)
+				continue
+			}
+		}
+		p.trying = true
+		done := s.apply(&p.hold, p.event, p.kept)
+		p.trying = false
+		switch {
+		case done == Pending:
+			i++
+			continue
+		case done == Applied && p.event == LoseLease:
+			s.tell(Orphaned, p.hold.Policy)
+		case done == Fenced && p.event < heldEvents && p.event != Release:
 			s.tell(LateFenced, p.hold.Policy)
 		}
+		s.pending = slices.Delete(s.pending, i, i+1)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"strconv"
+	"time"
 )
 
 // Layout is the table's shape. It never depends on the configuration, so that two
@@ -50,6 +51,7 @@ type Shared struct {
 	log    func(string)
 	live   func(Token) bool
 	count  func(Notice, string)
+	gaveUp func(string, time.Duration)
 	census func(string, Census)
 
 	layout   Layout
@@ -63,6 +65,7 @@ type Shared struct {
 	buf, pageBuf         []byte // scratch of one call
 	open                 opened
 	pending              []pendingSettle
+	places               places
 	sweep                sweep
 	sweeping             bool
 	seen                 []self // signs of life read in this step of the sweep
@@ -72,13 +75,15 @@ type Shared struct {
 	warned               map[string]bool
 }
 
+var _ Store = (*Shared)(nil)
+
 // Open proves that the host's table can insert if absent, and agrees with the other
 // workers on a salt. The error says what the host did.
 func Open(env Env, namespace string, layout Layout) (*Shared, error) {
 	layout = layout.filled()
 	s := &Shared{
 		table: env.Table, now: env.Now, random: env.Random, log: env.Log,
-		live: env.Live, count: env.Count, census: env.Census,
+		live: env.Live, count: env.Count, gaveUp: env.GivenUp, census: env.Census,
 		layout:     layout,
 		prefix:     "callonce/" + namespace + "/",
 		bucketKeys: make([]string, layout.Buckets),

@@ -65,7 +65,7 @@ type Budget struct {
 
 // Limits bound how much of each kind the ledger remembers, at three levels that nest.
 // An entry in flight and a tombstone count as entries too, and an entry in flight
-// reserves the tombstone that it may become.
+// reserves the tombstone that it may become. A member that is 0 limits nothing.
 type Limits struct {
 	Entries, EntriesPerPrincipal, EntriesPerScope    int
 	InFlight, InFlightPerPrincipal, InFlightPerScope int
@@ -190,6 +190,8 @@ type Env struct {
 	// Count is told what happened, with the policy's name, "" where this worker's
 	// configuration does not know it.
 	Count func(what Notice, policy string)
+	// GivenUp is told the age of an entry, since its settlement, when it is evicted.
+	GivenUp func(policy string, age time.Duration)
 	// Census is told, once a pass of the sweep, what the table holds of a policy.
 	Census func(policy string, c Census)
 	// Policies are the names that notices may need.

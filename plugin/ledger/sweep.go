@@ -45,13 +45,13 @@ type ringSeen struct {
 // Tick implements Store.
 func (s *Shared) Tick(now Mono) {
 	s.scans = scansPerTick
+	s.sign(s.self.lease, now)
+	s.abandoned()
+	s.retry()
+	s.letGo(false)
 	if len(s.open.list) == 0 && len(s.pending) == 0 {
 		s.retire()
-	} else {
-		s.sign(s.self.lease, now)
 	}
-	s.retry()
-	s.abandoned()
 	if s.lead(now) {
 		s.sweeping = true
 		defer s.rest()

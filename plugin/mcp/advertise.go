@@ -140,8 +140,12 @@ func lineEnd(b []byte, i int) int {
 	return i + 1
 }
 
-// AppendEventAdvert is AppendAdvert for one whole event: its other fields stay.
+// AppendEventAdvert is AppendAdvert for one whole event: its other fields stay. One
+// behind a byte order mark passes as it came: only at a stream's start is it data.
 func (r *Response) AppendEventAdvert(dst, event, id []byte, a *Advert) (out []byte, ok bool) {
+	if bytes.HasPrefix(event, []byte(byteOrderMark)) {
+		return dst, false
+	}
 	var changed []byte
 	e := Events{Cap: len(event)}
 	e.Feed(event, func(data []byte) bool {
@@ -156,7 +160,8 @@ func (r *Response) AppendEventAdvert(dst, event, id []byte, a *Advert) (out []by
 		if at < 0 {
 			break
 		}
-		if line := rest[:at]; at > 0 && !bytes.HasPrefix(line, []byte("data")) {
+		line := rest[:at]
+		if field, _, _ := bytes.Cut(line, []byte(":")); at > 0 && string(field) != "data" {
 			dst = append(append(dst, line...), '\n')
 		}
 		rest = rest[lineEnd(rest, at):]

@@ -47,8 +47,11 @@ func (r *Request) AppendStripped(dst, body []byte) []byte {
 	slices.SortFunc(cuts, func(a, b cut) int { return a.from - b.from })
 	at := 0
 	for _, c := range cuts {
-		dst = append(dst, body[at:c.from]...)
-		at = c.to
+		// A place may be listed twice, or lie inside another.
+		if c.from >= at {
+			dst = append(dst, body[at:c.from]...)
+			at = c.to
+		}
 	}
 	return append(dst, body[at:]...)
 }
@@ -73,14 +76,14 @@ func (r *Request) stays(member canonical.Node) (before, after bool) {
 // Round is a time in the arguments that counts as the start of its interval.
 type Round struct {
 	Pointer string // below arguments
-	Seconds int
+	Seconds int    // less than 1: the time stays as it is
 }
 
 // round marks the times that count by their interval only.
 func (r *Request) round(rounds []Round) {
 	for _, rd := range rounds {
 		n := r.doc.Pointer(r.args, rd.Pointer)
-		if n == canonical.NoNode {
+		if n == canonical.NoNode || rd.Seconds < 1 {
 			continue
 		}
 		var at int64

@@ -3,10 +3,13 @@ package mcp_test
 import (
 	"bytes"
 	"encoding/json"
+	"math"
+	"math/big"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/callonce/callonce/canonical"
@@ -29,7 +32,10 @@ func FuzzRequest(f *testing.F) {
 		f.Add([]byte(c.body), uint8(0))
 	}
 	for _, c := range intents {
-		f.Add([]byte(c.body), uint8(7))
+		f.Add([]byte(c.body), uint8(15))
+	}
+	for _, at := range []string{"120", "-0.5", "1e-9", "-1e-9", "1e30", "9007199254740992", "9007199254740993", `"2026-11-29T12:00:59.5+02:00"`, `"1969-12-31T23:59:59Z"`, "0e999999999", "-1e-999999999"} {
+		f.Add([]byte(argued(`{"a":`+at+`,"n":`+at+`,"x":{"at":`+at+`},"l":[0,`+at+`]}`)), uint8(8))
 	}
 	var reused mcp.Request
 	f.Fuzz(func(t *testing.T, body []byte, how uint8) {
@@ -37,13 +43,19 @@ func FuzzRequest(f *testing.F) {
 		if how&2 != 0 {
 			with.Exclude = []string{"/a", "/x/nonce", "/l/0", "/l/2/a", "/b/c/d"}
 		}
+		if how&8 != 0 {
+			with.Round = []mcp.Round{{Pointer: "/a", Seconds: 60}, {Pointer: "/n", Seconds: 1}, {Pointer: "/x/at", Seconds: 86400}, {Pointer: "/l/1", Seconds: 7}}
+		}
 		at := places
 		if how&4 != 0 {
-			at = []string{"/arguments/a", "/k", "/arguments/x/y", "/inputResponses/q"}
+			at = []string{"/arguments/a", "/k", "/arguments/x/y", "/arguments/a", "/inputResponses/q"}
 		}
 		was := bytes.Clone(body)
 		reused.Read(body, at)
 		checkRequest(t, &reused, body, at, with)
+		if reused.Read(body, at); reused.Kind == mcp.ToolCall {
+			checkStripped(t, &reused, body, at)
+		}
 		if !bytes.Equal(body, was) {
 			t.Fatalf("%q became %q", was, body)
 		}
@@ -58,9 +70,12 @@ func FuzzRequest(f *testing.F) {
 
 // isToolCall is by encoding/json, for a text that the strict reader has passed.
 func isToolCall(body []byte) bool {
-	var m map[string]any
-	_, err := canonical.Append(nil, body)
-	return err == nil && json.Unmarshal(body, &m) == nil && m["method"] == "tools/call"
+	var m map[string]json.RawMessage
+	if _, err := canonical.Append(nil, body); err != nil || json.Unmarshal(body, &m) != nil {
+		return false
+	}
+	var method any
+	return json.Unmarshal(m["method"], &method) == nil && method == "tools/call"
 }
 
 func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with mcp.Shape) {
@@ -119,6 +134,9 @@ func referenceIntent(t *testing.T, body []byte, at []string, with mcp.Shape) []b
 	if with.BindID {
 		out["id"] = m["id"]
 	}
+	for _, r := range with.Round {
+		roundAt(params["arguments"], r)
+	}
 	gone := new(int)
 	for _, place := range at {
 		mark(params, place, gone)
@@ -168,6 +186,65 @@ func mark(v any, pointer string, gone *int) {
 	}
 }
 
+// roundAt puts the start of its interval in the place of a time.
+func roundAt(arguments any, r mcp.Round) {
+	tokens := strings.Split(r.Pointer, "/")[1:]
+	for i, token := range tokens {
+		last := i == len(tokens)-1
+		switch c := arguments.(type) {
+		case map[string]any:
+			if v, ok := c[token]; ok && last {
+				c[token] = rounded(v, r.Seconds)
+			}
+			arguments = c[token]
+		case []any:
+			n, _ := strconv.Atoi(token)
+			if n >= len(c) {
+				return
+			}
+			if last {
+				c[n] = rounded(c[n], r.Seconds)
+			}
+			arguments = c[n]
+		default:
+			return
+		}
+	}
+}
+
+func rounded(v any, seconds int) any {
+	exact := new(big.Rat)
+	switch v := v.(type) {
+	case json.Number:
+		f, _ := v.Float64() // for the size only: out of range is infinite or 0
+		switch {
+		case math.Abs(f) > 1e17:
+			return v
+		case math.Abs(f) > 1e-7:
+			exact.SetString(v.String())
+		case strings.ContainsAny(strings.SplitN(strings.ToLower(v.String()), "e", 2)[0], "123456789"):
+			exact.SetFrac64(1, 2)
+			if v[0] == '-' {
+				exact.Neg(exact)
+			}
+		}
+		whole := new(big.Int).Quo(exact.Num(), exact.Denom())
+		if whole.CmpAbs(big.NewInt(1<<53)) > 0 {
+			return v
+		}
+	case string:
+		at, err := time.Parse(time.RFC3339, v)
+		if err != nil {
+			return v
+		}
+		exact.SetInt64(at.Unix())
+	default:
+		return v
+	}
+	exact.Quo(exact, big.NewRat(int64(seconds), 1))
+	return json.Number(new(big.Int).Div(exact.Num(), exact.Denom()).String())
+}
+
 // sweep takes out what is marked, and gives what is left of v.
 func sweep(v any, gone *int) any {
 	switch c := v.(type) {
@@ -191,7 +268,14 @@ func sweep(v any, gone *int) any {
 	return v
 }
 
+var adverts = []*mcp.Advert{
+	{Method: mcp.MethodInitialize},
+	{Method: mcp.MethodTools, Argument: "k", Guarded: func(tool string) bool { return tool != "off" }},
+}
+
 func FuzzResponse(f *testing.F) {
+	f.Add([]byte(`{"id":7,"result":{"capabilities":{"tools":{"listChanged":true}},"_meta":{"a":1}}}`), []byte(`7`), []byte(`8`))
+	f.Add([]byte(`{"id":7,"result":{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"b":{}}}},{"name":"off","inputSchema":{}},{"name":"c","inputSchema":{}}]}}`), []byte(`7`), []byte(`8`))
 	for _, c := range answers {
 		if len(c.message) < 2000 {
 			f.Add([]byte(c.message), []byte(c.id), []byte(`"asking"`))
@@ -199,6 +283,9 @@ func FuzzResponse(f *testing.F) {
 	}
 	var r mcp.Response
 	f.Fuzz(func(t *testing.T, message, id, asking []byte) {
+		for _, advert := range adverts {
+			checkAdvert(t, message, advert)
+		}
 		kind := r.Read(message, id)
 		start, end := r.IDStart, r.IDEnd
 		form, err := canonical.Append(nil, message)
@@ -222,6 +309,10 @@ func FuzzResponse(f *testing.F) {
 		if !bytes.Equal(back, message) {
 			t.Fatalf("%q replayed to %s and back: %q", message, asking, back)
 		}
+		marked := r.AppendMarked(nil, replay)
+		if again := r.Read(marked, asking); again != kind || !bytes.Equal(r.AppendMarked(nil, marked), marked) {
+			t.Fatalf("%q marked as %q: %d, the first answer was %d", replay, marked, again, kind)
+		}
 		event := mcp.AppendEvent(nil, message)
 		events := mcp.Events{Cap: len(message)}
 		got := feed(&events, event, []int{len(event) / 2})
@@ -238,9 +329,14 @@ func FuzzEvents(f *testing.F) {
 	for _, c := range streams {
 		f.Add([]byte(c.stream), uint8(5), uint64(len(c.stream)))
 	}
+	f.Add([]byte(": x\nid: 1\r\ndata: {\"id\":1,\"result\":\ndata:{\"capabilities\":{\"tools\":{}}}}\nretry: 1\n\n"), uint8(90), uint64(1))
 	f.Fuzz(func(t *testing.T, stream []byte, limit uint8, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		checkEvents(t, stream, int(limit), randomCuts(r, len(stream)))
 		checkValue(t, string(stream), randomCuts(r, len(stream)))
+		event := stream[:mcp.EventEnd(stream)]
+		for _, advert := range adverts {
+			checkEventAdvert(t, event, advert)
+		}
 	})
 }

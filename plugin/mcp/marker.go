@@ -1,6 +1,10 @@
 package mcp
 
-import "github.com/callonce/callonce/canonical"
+import (
+	"unicode/utf8"
+
+	"github.com/callonce/callonce/canonical"
+)
 
 const replayedMember = `"callonce.dev/replayed":true`
 
@@ -40,7 +44,8 @@ func (r *Response) appendMember(dst, message []byte, object canonical.Node, text
 const maxResultID = 128
 
 // ResultID gives the text of the string or number at pointer in the result that was
-// read last, "" where there is none. It is cut to 128 bytes.
+// read last, "" where there is none. It is cut to at most 128
+// bytes, in whole characters.
 func (r *Response) ResultID(pointer string) string {
 	result := r.doc.Member(r.doc.Root(), "result")
 	if result == canonical.NoNode {
@@ -57,5 +62,9 @@ func (r *Response) ResultID(pointer string) string {
 	case canonical.Number:
 		text = r.doc.Raw(n)
 	}
-	return string(text[:min(len(text), maxResultID)])
+	end := min(len(text), maxResultID)
+	for end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return string(text[:end])
 }

@@ -80,7 +80,7 @@ func withStatus(r Refusal, status int) Refusal {
 }
 
 // AppendError appends the refusal as a JSON-RPC error. id is the caller's id token
-// (nil → null), operation the call's public name (16 hex digits, "" = none known),
+// (empty → null), operation the call's public name (16 hex digits, "" = none known),
 // statusTool the tool that tells a call's state ("" = none). detail, where given, says
 // more precisely what was wrong; it must hold nothing that the caller sent.
 func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail string) []byte {
@@ -95,8 +95,7 @@ func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail stri
 // clients whose model sees results only. It has no structuredContent, which clients
 // check against the tool's own schema.
 func (f *Refusal) AppendToolResult(dst, id []byte, operation, statusTool, detail string) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = append(dst, id...)
+	dst = appendID(dst, id)
 	dst = append(dst, `,"result":{"resultType":"complete","isError":true,"content":[{"type":"text","text":`...)
 	dst = canonical.AppendString(dst, f.text(statusTool, detail))
 	dst = append(dst, `}],"_meta":{"callonce.dev/refusal":`...)
@@ -125,12 +124,15 @@ func (f *Refusal) appendData(dst []byte, operation string) []byte {
 	return append(dst, '}')
 }
 
-func appendHead(dst, id []byte, code int) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+func appendID(dst, id []byte) []byte {
 	if len(id) == 0 {
 		id = []byte("null")
 	}
-	dst = append(dst, id...)
+	return append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
+}
+
+func appendHead(dst, id []byte, code int) []byte {
+	dst = appendID(dst, id)
 	dst = append(dst, `,"error":{"code":`...)
 	dst = strconv.AppendInt(dst, int64(code), 10)
 	return append(dst, `,"message":`...)

@@ -1,8 +1,10 @@
 package mcp_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -32,6 +34,7 @@ var table = []struct {
 	{mcp.NotReplayable, "idempotency_response_not_replayable", 409, -31412, "yes", "reconcile_first", false, nil},
 	{mcp.Capacity, "idempotency_capacity", 429, -31429, "unknown", "same_key_later", true, nil},
 	{mcp.Unavailable, "idempotency_unavailable", 503, -31503, "unknown", "same_key_later", true, nil},
+	{mcp.NeverHeld, "idempotency_unavailable", 503, -31503, "unknown", "never", false, nil},
 }
 
 // reply is a refusal as a client decodes it.
@@ -41,28 +44,50 @@ type reply struct {
 	Error   struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
-		Data    *struct {
-			Type       string   `json:"type"`
-			MayHaveRun string   `json:"may_have_run"`
-			Retry      string   `json:"retry"`
-			Operation  *string  `json:"operation"`
-			Also       []string `json:"also"`
-		} `json:"data"`
+		Data    *data  `json:"data"`
 	} `json:"error"`
 }
 
-// decode reads a refusal as strictly as we read others.
-func decode(t *testing.T, text []byte) reply {
+// toolResult is a refusal in the shape of a tool's result.
+type toolResult struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  struct {
+		ResultType string `json:"resultType"`
+		IsError    bool   `json:"isError"`
+		Content    []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		} `json:"content"`
+		Meta map[string]*data `json:"_meta"`
+	} `json:"result"`
+}
+
+type data struct {
+	Type       string   `json:"type"`
+	MayHaveRun string   `json:"may_have_run"`
+	Retry      string   `json:"retry"`
+	Operation  *string  `json:"operation"`
+	Also       []string `json:"also"`
+}
+
+// strict decodes a refusal as strictly as we read others: no member that is not known.
+func strict(t *testing.T, text []byte, into any) {
 	t.Helper()
 	if _, err := canonical.Append(nil, text); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	decoder := json.NewDecoder(strings.NewReader(string(text)))
+	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	var r reply
-	if err := decoder.Decode(&r); err != nil {
+	if err := decoder.Decode(into); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
+}
+
+func decode(t *testing.T, text []byte) reply {
+	t.Helper()
+	var r reply
+	strict(t, text, &r)
 	if r.JSONRPC != "2.0" || r.Error.Message == "" {
 		t.Errorf("%s: jsonrpc %q, message %q", text, r.JSONRPC, r.Error.Message)
 	}
@@ -167,12 +192,48 @@ func TestRefusalOfHostileInput(t *testing.T) {
 					if c.mayHaveRun == "running" && !strings.Contains(r.Error.Message, tool) {
 						t.Fatalf("status tool %q is not in %q", tool, r.Error.Message)
 					}
+					checkToolResult(t, r, c.refusal.AppendToolResult(nil, []byte(id), "0123456789abcdef", tool, detail))
 				}
 			}
 		}
 		for _, unread := range [][]byte{nil, {}} {
 			if r := decode(t, c.refusal.AppendError(nil, unread, "", "", "")); string(r.ID) != "null" {
 				t.Errorf("an id that was not read came back as %s", r.ID)
+			}
+			checkToolResult(t, decode(t, c.refusal.AppendError(nil, unread, "", "", "")), c.refusal.AppendToolResult(nil, unread, "", "", ""))
+		}
+	}
+}
+
+// checkToolResult wants a tool's result that says what the error says.
+func checkToolResult(t *testing.T, want reply, text []byte) {
+	t.Helper()
+	var r toolResult
+	strict(t, text, &r)
+	if r.JSONRPC != "2.0" || string(r.ID) != string(want.ID) || r.Result.ResultType != "complete" || !r.Result.IsError ||
+		len(r.Result.Content) != 1 || r.Result.Content[0].Type != "text" || r.Result.Content[0].Text != want.Error.Message ||
+		len(r.Result.Meta) != 1 || !reflect.DeepEqual(r.Result.Meta["callonce.dev/refusal"], want.Error.Data) {
+		t.Fatalf("%s does not say what %+v says", text, want)
+	}
+}
+
+// A dialect changes the names of what it has a name for, and nothing else.
+func TestDialectsChangeNamesOnly(t *testing.T) {
+	for _, c := range table {
+		for _, d := range []mcp.Dialect{mcp.Own, mcp.SEP3182, mcp.KeyReused} {
+			want := c.refusal
+			switch {
+			case d == mcp.SEP3182 && c.kind == "idempotency_in_flight":
+				want.Type, want.Also = "idempotency_key_in_progress", "idempotency_in_flight"
+			case d == mcp.KeyReused && c.kind == "idempotency_key_conflict":
+				want.Also = "IDEMPOTENCY_KEY_REUSED"
+			}
+			got := c.refusal.In(d)
+			if got != want {
+				t.Errorf("%s in dialect %d: %+v", c.kind, d, got)
+			}
+			if a, b := decode(t, got.AppendError(nil, nil, "", "x", "")), decode(t, c.refusal.AppendError(nil, nil, "", "x", "")); a.Error.Message != b.Error.Message {
+				t.Errorf("%s in dialect %d says %q", c.kind, d, a.Error.Message)
 			}
 		}
 	}

@@ -181,6 +181,15 @@ func (r *Request) findKeys(params canonical.Node, places []string) {
 	}
 }
 
+// keptScratch is how much memory a reader keeps for the next body, in bytes.
+const keptScratch = 256 << 10
+
+// Release lets go of the body, and of what a huge one made the reader grow to.
+func (r *Request) Release() {
+	r.ID, r.Name = nil, nil
+	r.doc.Shrink(keptScratch)
+}
+
 // MaxKey is the most characters that a key may have.
 const MaxKey = 255
 

@@ -68,6 +68,14 @@ func TestRoutesOfEqualPrefix(t *testing.T) {
 			}
 		}
 	}
+	for _, routes := range []string{`"m*x*":"a","m*y*":"b","*":"c"`, `"m*y*":"b","*":"c","m*x*":"a"`} {
+		config := parse(t, strings.Replace(routed, "%s", routes, 1))
+		for route, want := range map[string]string{"m-x-y": "a", "m-y-x": "a", "m-y": "b", "x": "c"} {
+			if p, _ := config.Route("", route); name(p) != want {
+				t.Errorf("{%s}: %q goes to %s, want %s", routes, route, name(p), want)
+			}
+		}
+	}
 	for _, routes := range []string{`"m*x":"a","m*y":"b","m*x*":"c"`, `"m*x*":"c","m*y":"b","m*x":"a"`} {
 		config := parse(t, strings.Replace(routed, "%s", routes, 1))
 		for route, want := range map[string]string{"m-x": "c", "m-xy": "c", "m-y": "b"} {

@@ -97,6 +97,9 @@ type gauge struct{ m proxywasm.MetricGauge }
 // the SDK offers it under the latter's name only.
 func (g gauge) Set(value uint64) { proxywasm.MetricHistogram(g.m).Record(value) }
 
+// Value implements guard.Gauge.
+func (g gauge) Value() uint64 { return uint64(g.m.Value()) }
+
 type counter struct{ m proxywasm.MetricCounter }
 
 // Add implements guard.Counter.

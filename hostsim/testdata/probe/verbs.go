@@ -254,7 +254,11 @@ func call(r *run, a []string) string {
 				}
 			}
 			b, err := proxywasm.GetHttpCallResponseBody(0, math.MaxInt32)
-			say("answer to %s: n=%v size=%d trailers=%d status=%s body=%q %v", where, headers > 0, size, trailers, status, b, err)
+			name := ""
+			if s != nil {
+				name = s.name + " "
+			}
+			say("%sanswer to %s: n=%v size=%d trailers=%d status=%s body=%q %v", name, where, headers > 0, size, trailers, status, b, err)
 			if s != nil {
 				(&run{plugin: r.plugin, stream: s, where: "call", once: true}).all(s.plan)
 			}

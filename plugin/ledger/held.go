@@ -1,0 +1,128 @@
+package ledger
+
+// A worker keeps a few places in rows that it has reserved and does not use yet: what a
+// settlement gives back serves the next claim, and a claim reserves a few entries ahead.
+// So most claims and settlements need no page. A place counts as used while it is held:
+// limits are never exceeded, and are reached a little early.
+//
+// A place belongs to the epoch under which it was reserved, and serves only in buckets
+// of that epoch: a recount does not know of it. All are given back at every tick.
+type places struct {
+	at   map[placeKey]int
+	list []heldPlaces
+	none bool // a limit was reached: hold nothing until the next tick
+}
+
+type placeKey struct {
+	row   uint64
+	epoch uint32
+}
+
+type heldPlaces struct {
+	key    placeKey
+	counts counts
+}
+
+const (
+	// placesAhead is the most of each kind that a worker holds in one row.
+	placesAhead = 8
+	// placesKept bounds the rows in which places are held, and with it the work of a tick.
+	placesKept = 512
+)
+
+// A worker holds one place for so many of a cap, so that 32 workers hold at most half of
+// it. Tests that want places of small caps change it.
+var capForAPlace int32 = 64
+
+// ahead says how many places of each kind may be held at a level. Small caps stay exact,
+// and where entries are given up nothing may look used that is not.
+func (l *Limits) ahead(level int) counts {
+	if l.OnFullEvict {
+		return counts{}
+	}
+	c := l.caps(level)
+	few := func(limit int32) int32 { return min(limit/capForAPlace, placesAhead) }
+	d := counts{entries: few(c.entries), inFlight: few(c.inFlight)}
+	d.tombs = d.inFlight
+	if c.tombs > 0 {
+		d.tombs = min(d.tombs, few(c.tombs))
+	}
+	return d
+}
+
+func (a counts) covers(b counts) bool {
+	return a.entries >= b.entries && a.inFlight >= b.inFlight && a.tombs >= b.tombs
+}
+
+func (a counts) upTo(b counts) counts {
+	return counts{min(a.entries, b.entries), min(a.inFlight, b.inFlight), min(a.tombs, b.tombs)}
+}
+
+// of gives what is held in a row for buckets of an epoch.
+func (p *places) of(row uint64, epoch uint32) counts {
+	if i, ok := p.at[placeKey{row, epoch}]; ok {
+		return p.list[i].counts
+	}
+	return counts{}
+}
+
+// put adds to what is held, or takes from it. ok is false where no more rows are kept.
+func (p *places) put(row uint64, epoch uint32, d counts) (ok bool) {
+	k := placeKey{row, epoch}
+	i, ok := p.at[k]
+	if !ok {
+		if p.none || len(p.list) >= placesKept {
+			return false
+		}
+		if p.at == nil {
+			p.at = map[placeKey]int{}
+		}
+		i = len(p.list)
+		p.list = append(p.list, heldPlaces{key: k})
+		p.at[k] = i
+	}
+	p.list[i].counts = p.list[i].counts.plus(d)
+	return true
+}
+
+// take uses places that are held.
+func (p *places) take(row uint64, epoch uint32, d counts) bool {
+	if !p.of(row, epoch).covers(d) {
+		return false
+	}
+	return p.put(row, epoch, counts{}.minus(d))
+}
+
+// keep holds as much of what one row gets back as the limits allow, and gives the rest.
+func (p *places) keep(row uint64, epoch uint32, d, ahead counts) (rest counts) {
+	room := ahead.minus(p.of(row, epoch))
+	k := d.upTo(counts{max(room.entries, 0), max(room.inFlight, 0), max(room.tombs, 0)})
+	if k == (counts{}) || !p.put(row, epoch, k) {
+		return d
+	}
+	return d.minus(k)
+}
+
+// letGo gives all places back, page by page; none says that no others may be held until
+// it is called again. It reports whether there were any.
+func (s *Shared) letGo(none bool) (any bool) {
+	list := s.places.list
+	s.places = places{none: none}
+	for len(list) > 0 {
+		epoch := list[0].key.epoch
+		var changes []change
+		rest := list[:0:0]
+		for _, h := range list {
+			switch {
+			case h.key.epoch != epoch:
+				rest = append(rest, h)
+			case h.counts != (counts{}):
+				changes = append(changes, change{h.key.row, counts{}.minus(h.counts)})
+			}
+		}
+		any = any || len(changes) > 0
+		s.post(changes, epoch)
+		list = rest
+	}
+	return any
+}
