@@ -57,19 +57,19 @@ func nothingSent(details string, flags, attempts []byte) bool {
 	if len(flags) != 8 {
 		return false
 	}
-	set, most := binary.LittleEndian.Uint64(flags), uint64(1)
+	set, made := binary.LittleEndian.Uint64(flags), uint64(1)
 	known := len(attempts) == 8
 	if known {
 		// Where the route has retries, one attempt already is over the limit that a guarded
 		// call is sent with. After a second attempt the flag would hide what became of the
 		// first.
 		set &^= flagRetryLimitExceeded
-		most = binary.LittleEndian.Uint64(attempts)
+		made = binary.LittleEndian.Uint64(attempts)
 	}
 	for _, u := range unsent {
 		begin, open := strings.CutSuffix(u.details, "*")
 		if set == u.flag && (details == begin || open && strings.HasPrefix(details, begin)) {
-			return most <= u.attempts
+			return made <= u.attempts
 		}
 	}
 	return false
