@@ -33,6 +33,11 @@ func post(t *testing.T, url string, headers ...string) (*http.Response, string) 
 
 func send(t *testing.T, method, url, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
+	return sendBy(t, http.DefaultTransport, method, url, body, headers...)
+}
+
+func sendBy(t *testing.T, transport http.RoundTripper, method, url, body string, headers ...string) (*http.Response, string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url+"/mcp", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +52,7 @@ func send(t *testing.T, method, url, body string, headers ...string) (*http.Resp
 	// Go's own transport sends a request with an Idempotency-Key again when the
 	// connection breaks; here only the proxy may.
 	req.GetBody = nil
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
