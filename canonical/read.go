@@ -111,7 +111,7 @@ func closing(c byte) byte { return c + 2 }
 const spaces = 1<<' ' | 1<<'\t' | 1<<'\n' | 1<<'\r'
 
 func skipSpace(src []byte, i int) int {
-	for i < len(src) && src[i] <= ' ' && 1<<src[i]&spaces != 0 {
+	for i < len(src) && src[i] <= ' ' && uint64(1)<<src[i]&spaces != 0 {
 		i++
 	}
 	return i

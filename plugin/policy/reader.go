@@ -86,12 +86,11 @@ func (r *reader) members(n canonical.Node, at string, table []member) {
 		name := string(r.doc.Name(m))
 		where := child(at, name)
 		i := slices.IndexFunc(table, func(t member) bool { return t.name == name })
-		switch {
-		case i < 0:
+		if i < 0 {
 			r.mistake(where, "an unknown member", "one of "+names(table))
-		default:
-			table[i].read(m, where)
+			continue
 		}
+		table[i].read(m, where)
 	}
 }
 
