@@ -2,6 +2,7 @@ package hostsim
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -119,7 +120,7 @@ const (
 )
 
 // write carries out what the loop queues until the response ends, the client leaves or the host closes.
-func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, closed <-chan struct{}, gone func()) ending {
+func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, closed <-chan struct{}, gone, surplus func()) ending {
 	w := &httpWriter{w: rw, http1: c.http1, head: c.head}
 	defer c.leave()
 	for {
@@ -133,6 +134,9 @@ func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control 
 		switch {
 		case w.cut:
 			control.Flush() // what came before the cut reaches the client
+			return cutOff
+		case errors.Is(w.err, http.ErrContentLength):
+			surplus()
 			return cutOff
 		case w.err != nil:
 			gone()

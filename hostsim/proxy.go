@@ -167,7 +167,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		go body.run(func(name string, do func(*stream)) { worker.loop.post(name, func() { do(s) }) })
 	}
 	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
-	how := c.write(r.Context(), w, control, worker.loop.done, gone)
+	surplus := func() { worker.loop.post("surplus", func() { s.surplus() }) }
+	how := c.write(r.Context(), w, control, worker.loop.done, gone, surplus)
 	window.close()
 	select {
 	case <-fed:

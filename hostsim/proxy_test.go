@@ -398,3 +398,15 @@ func TestUpstreamAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A response that the filter makes longer than it says is cut, and the log says why.
+func TestResponseLongerThanItSays(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.do("POST", "/ok", "A", "sb sreplace muchlongerthanfive", "x")
+	if a.err == nil {
+		t.Errorf("got %+v", a)
+	}
+	if rec := r.record(); rec.Details != "via_upstream" && rec.Details != "response_longer_than_content_length" {
+		t.Errorf("details %q", rec.Details)
+	}
+}
