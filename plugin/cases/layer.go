@@ -3,6 +3,7 @@ package cases
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,15 +20,19 @@ var layer = []Case{
 	{51, "repeat-right-after-the-reply", true, rightAfter},
 }
 
-// stampedeRounds bounds case 11 under a front that is not built for speed; the e2e
-// module races a real Envoy.
+// stampedeRounds bounds case 11 in an ordinary run; a long one goes through all
+// thousand. The e2e module races a real Envoy (TestRace).
 const stampedeRounds = 100
 
 func stampede(t *testing.T, f Front) {
+	rounds := stampedeRounds
+	if os.Getenv(longRun) != "" {
+		rounds = 1000
+	}
 	u := newUpstream(t, asJSON)
 	p := f.Start(t, Setup{Config: plain, Upstream: u.URL, Workers: 8})
 	c := newClient(t, p)
-	for round := range stampedeRounds {
+	for round := range rounds {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		odd := ""
