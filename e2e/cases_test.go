@@ -10,24 +10,32 @@ import (
 
 // The cases from the field that a real Envoy must show.
 func TestCases(t *testing.T) {
-	cases.Run(t, front{must(t, buildPlugin)}, func(c cases.Case) bool { return c.Envoy })
+	cases.Run(t, front{}, func(c cases.Case) bool { return c.Envoy })
 }
 
 // front is a real Envoy, as the cases want it.
-type front struct {
-	plugin string
-}
+type front struct{}
 
 func (front) Name() string { return "envoy" }
 
-func (f front) options(s cases.Setup) envoytest.Options {
+func plugin(t testing.TB, faults bool) string {
+	t.Helper()
+	if faults {
+		return must(t, buildFaulty)
+	}
+	return must(t, buildPlugin)
+}
+
+func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
+	t.Helper()
 	workers := s.Workers
 	if workers == 0 {
 		workers = 2
 	}
 	return envoytest.Options{
-		Plugin: f.plugin, Config: s.Config, Upstream: s.Upstream,
+		Plugin: plugin(t, s.Faults), Config: s.Config, Upstream: s.Upstream,
 		Workers: workers, NoHoldHeaders: s.NoHoldHeaders, Retries: s.Retries,
+		IdleTimeout: s.IdleTimeout, Changes: s.Changes, Drain: s.Drain,
 		Edit: func(e *envoytest.Tree) {
 			for i := len(s.Routes) - 1; i >= 0; i-- {
 				addRoute(e, s.Routes[i])
@@ -68,9 +76,9 @@ func addCanary(e *envoytest.Tree, url string) {
 func (f front) Start(t testing.TB, s cases.Setup) cases.Proxy {
 	t.Helper()
 	if s.Callers {
-		return startVerifier(t, f.options(s), acceptStrangers)
+		return startVerifier(t, f.options(t, s), acceptStrangers)
 	}
-	e, err := envoytest.Start(f.options(s))
+	e, err := envoytest.Start(f.options(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +93,7 @@ func (f front) Start(t testing.TB, s cases.Setup) cases.Proxy {
 
 func (f front) StartError(t testing.TB, s cases.Setup) string {
 	t.Helper()
-	opts := f.options(s)
+	opts := f.options(t, s)
 	if opts.Upstream == "" {
 		opts.Upstream = "http://127.0.0.1:1" // never called
 	}
@@ -121,4 +129,20 @@ func (p proxy) AccessLog(t testing.TB) []map[string]string {
 		t.Fatal(err)
 	}
 	return records
+}
+
+func (p proxy) Change(t testing.TB, config string, faults bool) {
+	t.Helper()
+	if err := p.Envoy.Change(plugin(t, faults), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p proxy) Memory(t testing.TB) int64 {
+	t.Helper()
+	n, err := p.RSS()
+	if err != nil {
+		t.Skip("the memory of a process cannot be read here: ", err)
+	}
+	return n
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -30,6 +31,12 @@ type Options struct {
 	NoHoldHeaders bool
 	// Retries is how often the route repeats a request that got a 5xx or a reset.
 	Retries int
+	// IdleTimeout is stream_idle_timeout; 0 means as in envoy.yaml.
+	IdleTimeout time.Duration
+	// Changes lets [Envoy.Change] replace the filter while Envoy runs. Streams that are
+	// open then go on for Drain, in whole seconds; 0 means a minute.
+	Changes bool
+	Drain   time.Duration
 	// File is the configuration that is changed, below envoy/. Empty: envoy.yaml.
 	File string
 	// Dir is the folder from which relative names in the configuration are taken. Empty:
@@ -60,6 +67,9 @@ func configuration(opts Options, accessLog string) (*Tree, error) {
 	e.Set(accessLog, Manager.To("access_log", 0, "typed_config", "path")...)
 	e.retries(opts.Retries)
 	e.filter(opts)
+	if opts.IdleTimeout > 0 {
+		e.Set(fmt.Sprintf("%.3fs", opts.IdleTimeout.Seconds()), Manager.To("stream_idle_timeout")...)
+	}
 	if opts.Edit != nil {
 		opts.Edit(e)
 	}

@@ -7,6 +7,7 @@
 package envoytest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,7 @@ var ErrRefused = errors.New("envoy refused its configuration")
 // Envoy is a running Envoy.
 type Envoy struct {
 	process *child.Process
+	opts    Options
 	dir     string // holds its files; removed by Close
 	admin   string // URL
 	scheme  string // of the listener
@@ -51,7 +53,7 @@ func Start(opts Options) (*Envoy, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Envoy{dir: dir}
+	e := &Envoy{opts: opts, dir: dir}
 	if err := e.start(binary, opts); err != nil {
 		e.Close()
 		return nil, err
@@ -65,11 +67,14 @@ func (e *Envoy) start(binary string, opts Options) error {
 		return err
 	}
 	e.scheme = tree.scheme()
-	config, err := json.MarshalIndent(tree.top, "", " ")
-	if err != nil {
-		return err
+	drain := time.Second
+	if opts.Changes {
+		drain = cmp.Or(opts.Drain, time.Minute)
+		if err := e.moveListeners(tree); err != nil {
+			return err
+		}
 	}
-	if err := os.WriteFile(e.file("envoy.json"), config, 0o600); err != nil {
+	if err := writeJSON(e.file("envoy.json"), tree.top); err != nil {
 		return err
 	}
 	cmd := exec.Command(binary,
@@ -78,7 +83,7 @@ func (e *Envoy) start(binary string, opts Options) error {
 		"--use-dynamic-base-id",
 		"--admin-address-path", e.file("admin"),
 		"--file-flush-interval-msec", "20",
-		"--drain-time-s", "1", "--parent-shutdown-time-s", "2")
+		"--drain-time-s", strconv.Itoa(int(drain.Seconds())), "--parent-shutdown-time-s", "120")
 	cmd.Dir = opts.Dir
 	if e.process, err = child.Start("envoy", cmd, nil); err != nil {
 		return err

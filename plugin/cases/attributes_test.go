@@ -79,8 +79,9 @@ func (c simulatedCaller) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // weigh serves two versions of a server, in turn, behind one filter: what Envoy calls
 // weighted clusters.
-func (p *simulated) weigh(t testing.TB, l net.Listener, canary string, o hostsim.ProxyOptions) {
+func (p *simulated) weigh(t testing.TB, l net.Listener, canary string) {
 	t.Helper()
+	o := p.options()
 	u, err := url.Parse(canary)
 	if err != nil {
 		t.Fatal(err)
@@ -92,11 +93,12 @@ func (p *simulated) weigh(t testing.TB, l net.Listener, canary string, o hostsim
 		}
 		return stable(r, path)
 	}
-	p.canary = hostsim.NewProxy(p.host, u, o)
+	other := hostsim.NewProxy(p.host, u, o)
+	p.others = append(p.others, func() { _ = other.Close() })
 	var turn atomic.Uint64
 	p.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if turn.Add(1)%2 == 0 {
-			p.canary.ServeHTTP(w, r)
+			other.ServeHTTP(w, r)
 		} else {
 			p.proxy.ServeHTTP(w, r)
 		}

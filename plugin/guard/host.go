@@ -75,6 +75,7 @@ var (
 	// callonce_peer_ (envoy/mtls-jwt.yaml).
 	propPeerValidated = []string{"metadata", "filter_metadata", "envoy.filters.http.rbac", "callonce_peer_shadow_engine_result"}
 
-	propDetails = []string{"response", "code_details"}
-	propFlags   = []string{"response", "flags"}
+	propDetails  = []string{"response", "code_details"}
+	propFlags    = []string{"response", "flags"}
+	propAttempts = []string{"upstream", "request_attempt_count"}
 )

@@ -199,8 +199,26 @@ func (s *Stream) mayBeGuarded() bool {
 	return s.call.guarded || s.head.keyed || s.policy.MustGuard
 }
 
-// containLate is contain for what comes after the request went on: the answer passes,
-// the key is buried.
+// containHead is contain for the answer's headers, in whose place a refusal can still
+// go out.
+func (s *Stream) containHead(a *Action) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.g.fault(fault)
+	was := s.stage
+	s.stage = passing
+	if was == forwarded {
+		s.bury()
+		if !s.policy.Observe {
+			*a = s.refuseFault()
+		}
+	}
+}
+
+// containLate is contain for what comes later still: the answer passes, the key is
+// buried.
 func (s *Stream) containLate() {
 	fault := recover()
 	if fault == nil {

@@ -46,7 +46,7 @@ func (p *plugin) OnPluginStart(int) types.OnPluginStartStatus {
 		return types.OnPluginStartStatusFailed
 	}
 	p.guard = guard.New(config, metrics{}, logLine)
-	if err := p.guard.Open(ledger.Env{Table: sharedData{}, Now: now, Random: random, Log: logLine}, layout); err != nil {
+	if err := p.guard.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random, Log: logLine}, layout); err != nil {
 		proxywasm.LogCritical("callonce: the ledger cannot be kept: " + err.Error())
 		return types.OnPluginStartStatusFailed
 	}
@@ -74,7 +74,7 @@ func (p *plugin) OnQueueReady(uint32) {
 
 // NewHttpContext begins a stream.
 func (p *plugin) NewHttpContext(id uint32) types.HttpContext {
-	return &stream{s: p.guard.NewStream(id, host{id, &p.waker})}
+	return &stream{s: p.guard.NewStream(id, streamHost(host{id, &p.waker}))}
 }
 
 func logLine(text string) { proxywasm.LogWarn("callonce: " + text) }
