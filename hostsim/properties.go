@@ -53,6 +53,9 @@ func (c *guestContext) property(path []string) ([]byte, bool) {
 	case "destination":
 		return addressProperty(path[1], s.info.local)
 	case "upstream":
+		if path[1] == "request_attempt_count" {
+			return number(int64(s.router.attempts)), true
+		}
 		return addressProperty(path[1], s.router.address())
 	case "connection":
 		return s.connectionProperty(path[1])

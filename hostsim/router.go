@@ -22,6 +22,7 @@ type router struct {
 	retries  retryPolicy
 	stopTime func()
 	canceled bool
+	attempts int // how often the request has been sent
 }
 
 type routeOptions struct {
@@ -42,6 +43,7 @@ func (r *router) headers(h *headerMap, end bool) {
 
 func (r *router) open(end bool) {
 	r.sentAt = r.s.host().clock.Mono()
+	r.attempts++
 	var x *exchange
 	post := func(name string, f func()) {
 		r.s.worker.loop.post(name, func() {

@@ -21,8 +21,9 @@ var holders = []Case{
 	{32, "half-of-the-repeats-leave", false, repeatsLeave},
 }
 
-// brief has the shortest lease there is.
-const brief = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"anonymous":true,"lease":"2s"}},"default":"p"}`
+// brief has a short lease, of several ticks, so that a busy machine is not taken for a
+// dead one.
+const brief = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"anonymous":true,"lease":"4s"}},"default":"p"}`
 
 // fault is the header that orders a fault of the filter's own.
 const fault = "X-Callonce-Fault"
@@ -100,7 +101,7 @@ func slowerThanLease(t *testing.T, f Front) {
 	c := newClient(t, f.Start(t, Setup{Config: brief, Upstream: u.URL}))
 	first := c.begin(toolCall("1", "charge", `{}`), "Idempotency-Key", "k")
 	u.await(t, 1)
-	for begun := time.Now(); time.Since(begun) < 5*time.Second; time.Sleep(100 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < 6*time.Second; time.Sleep(100 * time.Millisecond) {
 		wantRefusal(t, c.call("2", "charge", `{}`, "k"), 409, "idempotency_in_flight")
 	}
 	works.open()
@@ -115,7 +116,7 @@ func holderComesBack(t *testing.T, f Front) {
 	u := newUpstream(t, asJSON)
 	p := f.Start(t, Setup{Config: brief, Upstream: u.URL, Faults: true})
 	c := newClient(t, p)
-	first := c.begin(toolCall("1", "charge", `{}`), "Idempotency-Key", "k", fault, "stall=6s ResponseHeaders")
+	first := c.begin(toolCall("1", "charge", `{}`), "Idempotency-Key", "k", fault, "stall=10s ResponseHeaders")
 	u.await(t, 1)
 	// Repeats that come to the worker that stands still are answered when it goes on.
 	unknown := func() bool {

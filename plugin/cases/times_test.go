@@ -90,22 +90,27 @@ func TestRetention(t *testing.T) {
 }
 
 // Case 13 and 14 to the nanosecond: a killed worker's call is in flight until its
-// lease has passed, one that lives holds it for an hour, whoever asks.
+// lease has passed, one that lives holds it for an hour, whoever asks. Row G14 of the
+// designs: under preset gateway too.
 func TestLease(t *testing.T) {
-	for _, killed := range []bool{true, false} {
-		t.Run(fmt.Sprint("killed ", killed), func(t *testing.T) {
+	for name, config := range map[string]string{"killed": plain, "alive": plain, "alive, preset gateway": gateway} {
+		killed := name == "killed"
+		t.Run(name, func(t *testing.T) {
 			works := newGate()
-			c, u, p, clock := timed(t, simulator{}, plain, func(w http.ResponseWriter, s seen) {
+			c, u, p, clock := timed(t, simulator{}, config, func(w http.ResponseWriter, s seen) {
 				if works.wait(s) {
 					asJSON(w, s)
 				}
 			})
-			first := c.begin(toolCall("1", "charge", `{}`), append(on(0), "Idempotency-Key", "k")...)
+			call := func(worker int) reply {
+				return c.post(toolCall("1", "charge", `{}`), append(on(worker), asAda("k")...)...)
+			}
+			first := c.begin(toolCall("1", "charge", `{}`), append(on(0), asAda("k")...)...)
 			u.await(t, 1)
 			inFlight := func() {
 				t.Helper()
 				for worker := range 2 {
-					wantRefusal(t, c.call("2", "charge", `{}`, "k", on(worker)...), 409, "idempotency_in_flight")
+					wantRefusal(t, call(worker), 409, "idempotency_in_flight")
 				}
 			}
 			if !killed {
@@ -113,7 +118,7 @@ func TestLease(t *testing.T) {
 				inFlight()
 				works.open()
 				wantFirst(t, first.wait(t))
-				wantReplay(t, c.call("3", "charge", `{}`, "k", on(1)...))
+				wantReplay(t, call(1))
 				return
 			}
 			clock.Advance(2 * time.Second) // its last sign of life, at a tick
@@ -124,12 +129,12 @@ func TestLease(t *testing.T) {
 			inFlight() // on a worker that was reloaded too
 			clock.Advance(1)
 			for worker := range 2 {
-				wantRefusal(t, c.call("3", "charge", `{}`, "k", on(worker)...), 409, unknownOutcome)
+				wantRefusal(t, call(worker), 409, unknownOutcome)
 			}
 			works.open() // the answer that comes now reaches nobody
 			first.wait(t)
 			clock.Advance(20 * time.Second)
-			wantRefusal(t, c.call("4", "charge", `{}`, "k", on(0)...), 409, unknownOutcome)
+			wantRefusal(t, call(0), 409, unknownOutcome)
 			wantRuns(t, u, 1)
 			if n := p.Counter(t, "callonce_settled_total", map[string]string{"how": "orphaned"}); n != 1 {
 				t.Errorf("counted %d orphans, expected 1", n)
