@@ -30,9 +30,9 @@ var planted = []struct {
 		binary.LittleEndian.PutUint64(c.Value[12:], last+uint64(10*time.Hour))
 		return true
 	}), crashing, "nobody holds it"},
-	{"a reply takes 64 KiB whatever its length", onSet("/r/", func(c *hostsim.Call) bool {
+	{"a reply takes 4 MiB whatever its length", onSet("/r/", func(c *hostsim.Call) bool {
 		if len(c.Value) > 0 {
-			c.Value = append(c.Value, make([]byte, 64<<10-len(c.Value))...)
+			c.Value = append(c.Value, make([]byte, 4<<20-len(c.Value))...)
 		}
 		return true
 	}), tight, "bytes of shared data"},
