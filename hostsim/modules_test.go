@@ -166,7 +166,12 @@ func TestGoSDKExamples(t *testing.T) {
 					c.Clusters[cluster] = c.Clusters["up"]
 				}
 			})
-			a := r.do("POST", "/ok", "A", "", "pattern", e.header...)
+			method, body := "POST", "pattern"
+			if e.dir == "http_auth_random" {
+				// It sends the request's own headers to another server, with a content-length too, but never a body.
+				method, body = "GET", ""
+			}
+			a := r.do(method, "/ok", "A", "", body, e.header...)
 			if a.err != nil || a.status == 0 {
 				t.Fatalf("no answer: %v", a.err)
 			}
