@@ -13,9 +13,9 @@ help: ## Print this list
 build: $(DIST)/callonce.wasm $(DIST)/hostsim ## Build dist/callonce.wasm and dist/hostsim
 
 .PHONY: run
-run: build ## Serve the filter in front of UPSTREAM (default: a payments server) and print what to try
+run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a payments server), and print what to try
 	@$(GO) build -C e2e -o ../$(DIST)/run ./cmd/run
-	@exec $(DIST)/run
+	@exec $(DIST)/run $(if $(CONFIG),-config $(CONFIG))
 
 .PHONY: demo
 demo: build ## Play the scenarios of repeated calls, and count the charges at the server
@@ -30,7 +30,7 @@ test: build ## Test everything that needs no Envoy
 .PHONY: e2e
 e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) vet -C e2e ./...
-	$(GO) test -C e2e -timeout 60m ./...
+	$(GO) test -C e2e -count=1 -timeout 60m ./...
 
 .PHONY: bench
 bench: build ## Measure the cost on a real Envoy, and the canonical form

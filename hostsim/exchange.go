@@ -85,6 +85,14 @@ func oneLine(s string) string {
 	}, s)
 }
 
+func (p *upstreamPool) dial(h *headerMap, end bool, events exchangeEvents) outgoing {
+	return p.open(h, end, events)
+}
+
+func (p *upstreamPool) target() string { return p.address }
+
+func (x *exchange) give(n int) { x.window.give(n) }
+
 // send queues a piece of the body. sent is called once it needs no memory any more.
 func (x *exchange) send(b []byte, end bool, sent func()) {
 	x.mu.Lock()

@@ -51,4 +51,6 @@ type Hooks struct {
 	After func(*Call, Status)
 	// Event runs before each step of a worker's event loop. The name says what kind of step: "headers", "tick", "queue", …
 	Event func(worker int, name string)
+	// Idle runs when a worker has done all its steps. More may have been posted since.
+	Idle func(worker int)
 }

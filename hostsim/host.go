@@ -15,6 +15,8 @@ import (
 type Config struct {
 	// Wasm is the module's code.
 	Wasm []byte
+	// Code is a module compiled before, for many hosts to share. Wasm, CacheDir and MemoryLimit then count for nothing.
+	Code *Code
 	// PluginConfig and VMConfig are handed to the module as they are.
 	PluginConfig, VMConfig []byte
 	// VMID names the table of shared data. PluginName and RootID are what the properties of those names say.
@@ -60,7 +62,7 @@ type Host struct {
 	config  Config
 	clock   Clock
 	store   *Store
-	module  *module
+	module  *Code
 	main    *worker
 	workers []*worker
 
@@ -111,8 +113,10 @@ func New(ctx context.Context, c Config) (*Host, error) {
 		return nil, err
 	}
 	var err error
-	if h.module, err = compile(ctx, c); err != nil {
-		return nil, err
+	if h.module = c.Code; h.module == nil {
+		if h.module, err = Compile(ctx, c); err != nil {
+			return nil, err
+		}
 	}
 	h.store.acquire(c.VMID)
 	if m, ok := h.clock.(*ManualClock); ok {
@@ -295,7 +299,9 @@ func (h *Host) Close() error {
 		// Code that still runs must not be unmapped under it.
 		return errors.New("a worker did not come back from its callback: its memory stays")
 	}
-	h.module.close(context.Background())
+	if h.config.Code == nil {
+		h.module.Close(context.Background())
+	}
 	return nil
 }
 
@@ -305,4 +311,21 @@ func (h *Host) random(b []byte) {
 		return
 	}
 	rand.Read(b)
+}
+
+// Quiet says whether a worker, or MainThread, has no step queued or running at this moment.
+func (h *Host) Quiet(worker int) bool {
+	if worker == MainThread {
+		return h.main.loop.quiet()
+	}
+	return h.workers[worker].loop.quiet()
+}
+
+// TickWorker queues proxy_on_tick for every plugin context of one worker, or of MainThread, and returns at once.
+func (h *Host) TickWorker(worker int) {
+	w := h.main
+	if worker != MainThread {
+		w = h.workers[worker]
+	}
+	w.loop.post("tick", w.tickAll)
 }

@@ -7,6 +7,7 @@ import "sync"
 type loop struct {
 	worker int
 	event  func(int, string)
+	rest   func(int)
 
 	mu     sync.Mutex
 	work   *sync.Cond // there is a step, or the end
@@ -22,8 +23,8 @@ type step struct {
 	run  func()
 }
 
-func newLoop(worker int, event func(int, string)) *loop {
-	l := &loop{worker: worker, event: event, done: make(chan struct{})}
+func newLoop(worker int, hooks *Hooks) *loop {
+	l := &loop{worker: worker, event: hooks.Event, rest: hooks.Idle, done: make(chan struct{})}
 	l.work, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
 	go l.run()
 	return l
@@ -62,6 +63,11 @@ func (l *loop) run() {
 		l.busy = false
 		if len(l.steps) == 0 {
 			l.idle.Broadcast()
+			if l.rest != nil {
+				l.mu.Unlock()
+				l.rest(l.worker)
+				l.mu.Lock()
+			}
 		}
 		for len(l.steps) == 0 && !l.closed {
 			l.work.Wait()

@@ -1,6 +1,10 @@
 package hostsim
 
-import "sync"
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
 
 type metricKind uint32
 
@@ -79,5 +83,31 @@ func (s *Store) Metrics() map[string]int64 {
 	for n, m := range s.metrics.values {
 		out[n.name] += m.value
 	}
+	return out
+}
+
+// Metric is one metric as the module defined it.
+type Metric struct {
+	// Name is the raw name, with whatever spelling of labels the module uses.
+	Name string
+	// Kind is "counter", "gauge" or "histogram".
+	Kind string
+	// Value is a counter's or gauge's, or how many values a histogram has recorded; Sum is the sum of those.
+	Value int64
+	Sum   uint64
+}
+
+// AllMetrics lists all metrics by name.
+func (s *Store) AllMetrics() []Metric {
+	s.metrics.mu.Lock()
+	defer s.metrics.mu.Unlock()
+	kinds := [...]string{counter: "counter", gauge: "gauge", histogram: "histogram"}
+	var out []Metric
+	for n, m := range s.metrics.values {
+		out = append(out, Metric{n.name, kinds[n.kind], m.value, m.sum})
+	}
+	slices.SortFunc(out, func(a, b Metric) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
 	return out
 }

@@ -15,19 +15,21 @@ import (
 
 const pageSize = 64 << 10
 
-// module is the compiled code, from which every VM of a host is instantiated.
-type module struct {
+// Code is a compiled module, from which the VMs of one host or of many are instantiated. Safe for concurrent use.
+type Code struct {
 	runtime  wazero.Runtime
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule
 }
 
-// compile refuses early, and by name, what would otherwise surface as an odd failure of the first request.
-func compile(ctx context.Context, c Config) (_ *module, err error) {
+// Compile compiles c.Wasm, with the cache and the limit of memory that c names, for Config.Code. It refuses early, and by name, what
+// would otherwise surface as an odd failure of the first request. A host that gets no Code does this by itself.
+func Compile(ctx context.Context, c Config) (_ *Code, err error) {
+	c.setDefaults()
 	if len(c.Wasm) == 0 {
 		return nil, errors.New("no module: Config.Wasm is empty")
 	}
-	m := &module{}
+	m := &Code{}
 	rc := wazero.NewRuntimeConfigCompiler().WithMemoryLimitPages(uint32(c.MemoryLimit / pageSize)).WithCloseOnContextDone(false)
 	if c.CacheDir != "" {
 		if m.cache, err = wazero.NewCompilationCacheWithDir(c.CacheDir); err != nil {
@@ -38,7 +40,7 @@ func compile(ctx context.Context, c Config) (_ *module, err error) {
 	m.runtime = wazero.NewRuntimeWithConfig(ctx, rc)
 	defer func() {
 		if err != nil {
-			m.close(ctx)
+			m.Close(ctx)
 		}
 	}()
 	known, err := instantiateHostModules(ctx, m.runtime)
@@ -52,11 +54,13 @@ func compile(ctx context.Context, c Config) (_ *module, err error) {
 	return m, errors.Join(checkImports(m.compiled, known), checkExports(m.compiled))
 }
 
-func (m *module) close(ctx context.Context) {
-	m.runtime.Close(ctx)
+// Close frees the code. No host may use it any more.
+func (m *Code) Close(ctx context.Context) error {
+	err := m.runtime.Close(ctx)
 	if m.cache != nil {
-		m.cache.Close(ctx)
+		err = errors.Join(err, m.cache.Close(ctx))
 	}
+	return err
 }
 
 func checkImports(m wazero.CompiledModule, known map[string]bool) error {
@@ -100,6 +104,6 @@ func checkExports(m wazero.CompiledModule) error {
 }
 
 // instantiate makes the memory and globals of one VM; nothing of the module runs yet.
-func (m *module) instantiate(ctx context.Context) (api.Module, error) {
+func (m *Code) instantiate(ctx context.Context) (api.Module, error) {
 	return m.runtime.InstantiateModule(ctx, m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 }

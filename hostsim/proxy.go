@@ -61,6 +61,11 @@ func NewProxy(h *Host, upstream *url.URL, o ProxyOptions) *Proxy {
 	return p
 }
 
+// Wrap puts a handler around the proxy's own, for Serve. Call it before.
+func (p *Proxy) Wrap(around func(http.Handler) http.Handler) {
+	p.server.Handler = around(p.server.Handler)
+}
+
 // Serve accepts connections until Shutdown or Close, and then returns nil.
 func (p *Proxy) Serve(l net.Listener) error {
 	if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

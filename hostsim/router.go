@@ -9,10 +9,10 @@ import (
 // lane and, like the stream, belongs to the worker's loop.
 type router struct {
 	s    *stream
-	pool *upstreamPool
+	pool dialer
 	opts routeOptions
 
-	x        *exchange
+	x        outgoing
 	head     *headerMap
 	sentAt   time.Duration
 	ended    bool // the whole request has passed
@@ -23,6 +23,21 @@ type router struct {
 	stopTime func()
 	canceled bool
 	attempts int // how often the request has been sent
+}
+
+// dialer begins exchanges with an upstream.
+type dialer interface {
+	dial(h *headerMap, end bool, events exchangeEvents) outgoing
+	target() string
+}
+
+// outgoing is one request on its way to the upstream, and what may still be said of its response.
+type outgoing interface {
+	send(b []byte, end bool, sent func())
+	sendTrailers(t *headerMap)
+	// give says that so many bytes of the response need no memory any more.
+	give(n int)
+	cancel()
 }
 
 type routeOptions struct {
@@ -44,7 +59,7 @@ func (r *router) headers(h *headerMap, end bool) {
 func (r *router) open(end bool) {
 	r.sentAt = r.s.host().clock.Mono()
 	r.attempts++
-	var x *exchange
+	var x outgoing
 	post := func(name string, f func()) {
 		r.s.worker.loop.post(name, func() {
 			if r.x == x && !r.s.done {
@@ -52,7 +67,7 @@ func (r *router) open(end bool) {
 			}
 		})
 	}
-	x = r.pool.open(r.head, end, exchangeEvents{
+	x = r.pool.dial(r.head, end, exchangeEvents{
 		headers: func(h *headerMap, end bool) { post("response headers", func() { r.responseHeaders(h, end) }) },
 		data: func(b []byte, end bool) {
 			post("response body", func() { r.responseEnded(end); r.s.response.onData(b, end) })
@@ -63,7 +78,7 @@ func (r *router) open(end bool) {
 		reset: func(reason resetReason) { post("upstream reset", func() { r.reset(reason) }) },
 	})
 	r.x = x
-	r.s.response.release = x.window.give
+	r.s.response.release = x.give
 }
 
 func (r *router) data(b []byte, end bool, owed int) {
@@ -184,5 +199,5 @@ func (r *router) address() string {
 	if r.head == nil {
 		return ""
 	}
-	return r.pool.address
+	return r.pool.target()
 }

@@ -17,7 +17,7 @@ type worker struct {
 }
 
 func newWorker(h *Host, number int) *worker {
-	return &worker{host: h, number: number, loop: newLoop(number, h.config.Hooks.Event), streams: map[*stream]bool{}}
+	return &worker{host: h, number: number, loop: newLoop(number, &h.config.Hooks), streams: map[*stream]bool{}}
 }
 
 // begin makes the worker's first VM.

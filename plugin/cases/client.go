@@ -182,6 +182,22 @@ func wantRuns(t testing.TB, u *upstream, want int) {
 	}
 }
 
+// wantCount waits until a counter says so: a worker counts what it did right after, so
+// a client can be quicker.
+func wantCount(t testing.TB, p Proxy, name string, labels map[string]string, want int64) {
+	t.Helper()
+	var got int64
+	for end := time.Now().Add(longest); ; time.Sleep(5 * time.Millisecond) {
+		if got = p.Counter(t, name, labels); got == want {
+			return
+		}
+		if got > want || time.Now().After(end) {
+			t.Errorf("%s%v: counted %d, expected %d", name, labels, got, want)
+			return
+		}
+	}
+}
+
 func idOf(t testing.TB, r reply) string {
 	t.Helper()
 	var m struct{ ID json.RawMessage }

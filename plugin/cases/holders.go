@@ -48,9 +48,7 @@ func clientLeaves(t *testing.T, f Front) {
 		wantRefusal(t, c.call(fmt.Sprint(4+i), "charge", `{}`, "k"), 409, unknownOutcome)
 	}
 	wantRuns(t, u, 1)
-	if n := p.Counter(t, "callonce_settled_total", map[string]string{"how": "outcome_unknown"}); n != 1 {
-		t.Errorf("counted %d unknown outcomes, expected 1", n)
-	}
+	wantCount(t, p, "callonce_settled_total", map[string]string{"how": "outcome_unknown"}, 1)
 }
 
 // unserved is what a worker whose VM is dead says: an empty 503.
@@ -82,9 +80,7 @@ func workerDies(t *testing.T, f Front) {
 		wantRefusal(t, c.call(fmt.Sprint(4+i), "charge", `{}`, "k"), 409, unknownOutcome)
 	}
 	wantRuns(t, u, 1)
-	if n := p.Counter(t, "callonce_settled_total", map[string]string{"how": "orphaned", "server": "s"}); n != 1 {
-		t.Errorf("counted %d orphans, expected 1", n)
-	}
+	wantCount(t, p, "callonce_settled_total", map[string]string{"how": "orphaned", "server": "s"}, 1)
 }
 
 // kill ends the VM of the worker that serves this client, in the way of a fault.

@@ -113,9 +113,7 @@ func everyAnswer(t *testing.T, f Front) {
 		want[map[string]string{"replay": "completed", "": "released", unknownOutcome: "outcome_unknown", notReplayable: "not_replayable"}[a.repeat]] += runs
 	}
 	for how, n := range want {
-		if got := p.Counter(t, "callonce_settled_total", map[string]string{"how": how, "server": "s"}); got != int64(n) {
-			t.Errorf("settled as %s: counted %d, expected %d", how, got, n)
-		}
+		wantCount(t, p, "callonce_settled_total", map[string]string{"how": how, "server": "s"}, int64(n))
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	stateSession   = "callonce.session_hash"
 	stateAttempt   = "callonce.attempt"
 	stateSource    = "callonce.duplicate_source"
+	stateRefusal   = "callonce.refusal"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.

@@ -16,6 +16,7 @@ const (
 // and holds nothing that the caller sent. A policy that observes only counts it.
 func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	s.outcome(outcomes[f.Type])
+	s.host.SetState(stateRefusal, f.Type)
 	if s.policy.Observe {
 		return s.pass()
 	}

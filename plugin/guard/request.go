@@ -97,7 +97,7 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.unguarded(r)
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardRequired {
-		return s.refuse(&mcp.KeyRequired, "")
+		return s.refuse(&mcp.KeyRequired, "it is read from "+s.policy.Places())
 	}
 	s.call.guarded = true
 	place, refusal, detail := s.findScope()
@@ -110,7 +110,7 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		}
 		return s.refuse(&mcp.NeverHeld, "")
 	}
-	fingerprint := s.fingerprint(r)
+	fingerprint := s.fingerprint(r, key == nil)
 	id := s.storedID(r, place, key, fingerprint)
 	s.call.operation = hex16(id[:8])
 	s.publish(r, place, fingerprint)
@@ -120,9 +120,11 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 
 const strayDetail = "an idempotency key is for guarded calls of tools only"
 
-func (s *Stream) fingerprint(r *mcp.Request) [32]byte {
+// fingerprint is what a repeat is compared by. A derived key never binds the request's
+// id: every attempt has another one, and each would be a key of its own.
+func (s *Stream) fingerprint(r *mcp.Request, derived bool) [32]byte {
 	sum, buf := r.Fingerprint(s.g.buf, mcp.Shape{
-		BindID: s.policy.BindRequestID, Exclude: s.call.tool.Exclude, Round: s.call.tool.Round,
+		BindID: s.policy.BindRequestID && !derived, Exclude: s.call.tool.Exclude, Round: s.call.tool.Round,
 	})
 	s.g.buf = buf
 	return sum
@@ -181,7 +183,7 @@ func limits(p *policy.Policy) ledger.Limits {
 func (s *Stream) unguarded(r *mcp.Request) Action {
 	if s.policy.LogUnkeyed {
 		if place, refusal, _ := s.findScope(); refusal == nil {
-			s.publish(r, place, s.fingerprint(r))
+			s.publish(r, place, s.fingerprint(r, true))
 		}
 	}
 	return s.pass()

@@ -212,8 +212,14 @@ func (s *Stream) judgeBody() {
 // complete settles with the message that ends the call, before its last byte has
 // gone on: a repeat sent right after it finds the answer.
 func (s *Stream) complete(a mcp.Answer, message []byte) {
-	if a == mcp.InputRequired {
+	switch a {
+	case mcp.InputRequired:
 		s.settle(ledger.Outcome{Event: ledger.Release})
+		return
+	case mcp.Cancelled:
+		// A client that gives up may say so on another request before it leaves. The server's
+		// word for that is no answer to the call.
+		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
 		return
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {

@@ -33,7 +33,7 @@ var (
 	IdentityRequired = Refusal{Type: "idempotency_requires_verified_identity", Status: 400, Code: -31403, MayHaveRun: "no", Retry: "after_fix",
 		Message: "This call was not run: it is to be guarded against running twice, but the proxy knows no verified identity to remember it under."}
 	Conflict = Refusal{Type: "idempotency_key_conflict", Status: 409, Code: -31409, MayHaveRun: "unknown", Retry: "new_key_if_new_intent",
-		Message: "This call was not run: its idempotency key was already used for a call with other arguments. If you mean a new call, use a new key. If you mean to repeat the first call, send exactly its arguments."}
+		Message: "This call was not run: its idempotency key was already used for another call. If you mean a new call, use a new key. If you mean to repeat the first call, send it exactly as it was."}
 	InFlight = Refusal{Type: "idempotency_in_flight", Status: 409, Code: -31410, MayHaveRun: "running", Retry: "same_key_later", RetryAfter: 1,
 		Also:    "idempotency_key_in_progress",
 		Message: "This call is still running. Do not start it again under another key", Advice: "call %s to see its state"}

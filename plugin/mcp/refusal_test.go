@@ -126,7 +126,7 @@ func TestRetryAfterInFlight(t *testing.T) {
 func TestRefusalBytes(t *testing.T) {
 	got := string(mcp.Conflict.AppendError(nil, []byte("7"), "0123456789abcdef", "get_charge", ""))
 	want := `{"jsonrpc":"2.0","id":7,"error":{"code":-31409,"message":"` +
-		`This call was not run: its idempotency key was already used for a call with other arguments. If you mean a new call, use a new key. If you mean to repeat the first call, send exactly its arguments.` +
+		`This call was not run: its idempotency key was already used for another call. If you mean a new call, use a new key. If you mean to repeat the first call, send it exactly as it was.` +
 		`","data":{"type":"idempotency_key_conflict","may_have_run":"unknown","retry":"new_key_if_new_intent","operation":"0123456789abcdef"}}}`
 	if got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)

@@ -21,6 +21,8 @@ const (
 	InputRequired
 	// Task is a result that hands out a task.
 	Task
+	// Cancelled is the error of a server that was told to stop: the tool may have run.
+	Cancelled
 	// Malformed is a text that the strict reader refuses.
 	Malformed
 )
@@ -57,10 +59,29 @@ func (r *Response) Read(message, id []byte) Answer {
 	switch {
 	case failed == succeeded:
 		return NotOurs // neither, or both: no JSON-RPC response
+	case failed && r.cancelled(failure):
+		return Cancelled
 	case failed:
 		return Result
 	}
 	return r.resultType(result)
+}
+
+// cancelled reports whether an error says that the client had the call cancelled: by
+// the code that JSON-RPC peers share for it, or as the first generation of the
+// official Python servers says it, with code 0.
+func (r *Response) cancelled(failure canonical.Node) bool {
+	code, text := r.doc.Member(failure, "code"), r.doc.Member(failure, "message")
+	if code == canonical.NoNode || r.doc.Kind(code) != canonical.Number {
+		return false
+	}
+	switch string(r.doc.Raw(code)) {
+	case "-32800":
+		return true
+	case "0":
+		return text != canonical.NoNode && r.doc.Kind(text) == canonical.String && string(r.doc.Text(text)) == "Request cancelled"
+	}
+	return false
 }
 
 func (r *Response) sameID(n canonical.Node, id []byte) bool {

@@ -44,10 +44,10 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{`[]`, "", "a list", "an object"},
 	{`null`, "", "null", "an object"},
 	{`"{}"`, "", `"{}"`, "an object"},
-	{`{`, "", "JSON: at byte 1: expected a member name or '}', found the end of the text", "one JSON object"},
-	{`{"a":1,"a":2}`, "", "JSON: at byte 7: expected a name not used before in its object, found the name at byte 1 again", "one JSON object"},
-	{"\u00a0", "", "JSON: at byte 0: expected a value, found 0xc2", "one JSON object"},
-	{`{} {}`, "", "JSON: at byte 3: expected nothing after the value, found '{'", "one JSON object"},
+	{`{`, "", "text that is no strict JSON, line 1, column 2 (JSON: at byte 1: expected a member name or '}', found the end of the text)", "one JSON object"},
+	{`{"a":1,"a":2}`, "", "text that is no strict JSON, line 1, column 8 (JSON: at byte 7: expected a name not used before in its object, found the name at byte 1 again)", "one JSON object"},
+	{"\u00a0", "", "text that is no strict JSON, line 1, column 1 (JSON: at byte 0: expected a value, found 0xc2)", "one JSON object"},
+	{`{} {}`, "", "text that is no strict JSON, line 1, column 4 (JSON: at byte 3: expected nothing after the value, found '{')", "one JSON object"},
 
 	// Top.
 	{`{"policy":{}}`, "/policy", unknown, topMembers},

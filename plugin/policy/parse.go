@@ -18,7 +18,7 @@ func Parse(src []byte) (*Config, Mistakes) {
 	}
 	r := &reader{}
 	if err := r.doc.Parse(src); err != nil {
-		return nil, Mistakes{{"", err.Error(), "one JSON object"}}
+		return nil, Mistakes{{"", "text that is no strict JSON" + lineOf(src, err) + " (" + err.Error() + ")", "one JSON object"}}
 	}
 	c := &Config{exact: map[string]*Policy{}, byName: map[string]*Policy{}}
 	var routes, def canonical.Node = canonical.NoNode, canonical.NoNode
@@ -123,4 +123,14 @@ func (r *reader) policyName(n canonical.Node, at string, c *Config) *Policy {
 		r.wrong(n, at, expected)
 	}
 	return p
+}
+
+// lineOf says in which line and column, counted from 1, a text breaks the grammar.
+func lineOf(src []byte, err error) string {
+	e, ok := err.(*canonical.Error)
+	if !ok {
+		return ""
+	}
+	before := src[:min(e.Offset, len(src))]
+	return ", line " + itoa(bytes.Count(before, []byte("\n"))+1) + ", column " + itoa(len(before)-bytes.LastIndexByte(before, '\n'))
 }

@@ -58,6 +58,17 @@ func (p *Policy) ArgumentKey() (name string, ok bool) {
 	return "", false
 }
 
+// Places lists where a key may stand, as the configuration writes it.
+func (p *Policy) Places() string {
+	texts := make([]string, len(p.Keys))
+	for i, k := range p.Keys {
+		if texts[i] = "header:" + k.Header; k.Header == "" {
+			texts[i] = "json:/params" + k.Pointer
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
 func (r *reader) principal(n canonical.Node, at string) []Principal {
 	var out []Principal
 	r.each(n, at, func(n canonical.Node, at string) {

@@ -45,6 +45,9 @@ func (p *plugin) OnPluginStart(int) types.OnPluginStartStatus {
 		}
 		return types.OnPluginStartStatusFailed
 	}
+	for _, w := range config.Warnings() {
+		logLine(w)
+	}
 	p.guard = guard.New(config, metrics{}, logLine)
 	if err := p.guard.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random, Log: logLine}, layout); err != nil {
 		proxywasm.LogCritical("callonce: the ledger cannot be kept: " + err.Error())

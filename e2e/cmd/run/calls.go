@@ -33,7 +33,8 @@ Ctrl-C stops everything. Requests follow.
 const tryOther = `
 callonce serves {URL}, in front of {UPSTREAM}.
 Point an MCP client at {URL} with the path that the server has. A tools/call that
-carries a key is guarded; with this server's own tool and arguments, for instance:
+carries a key is guarded, as the configuration says (the demo's, unless another was named). With this server's own
+tool and arguments, for instance; a server that keeps sessions wants an initialize first:
 
   {CURL} -H 'Idempotency-Key: order-1' \
     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"TOOL","arguments":{}}}'

@@ -10,8 +10,9 @@ import (
 	"github.com/callonce/callonce/hostsim"
 )
 
-// checkConfig, when set, judges a configuration without running the filter. An error is printed as it is.
-var checkConfig func(config []byte) error
+// checkConfig, when set, judges a configuration without running the filter. An error is printed as it is; warnings are
+// what is no mistake, and yet hardly meant.
+var checkConfig func(config []byte) (warnings []string, err error)
 
 // check says whether a configuration is good. With --plugin the filter itself is asked, which is what Envoy would do.
 func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -29,16 +30,20 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
+	var warnings []string
 	switch {
 	case *plugin != "":
 		err = checkWithPlugin(ctx, b, *plugin, *config, *cache)
 	case checkConfig != nil:
-		err = checkConfig(b)
+		warnings, err = checkConfig(b)
 	default:
 		return fmt.Errorf("%w: check needs --plugin: this build has no reader of configurations of its own", errUsage)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", *config, err)
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(stdout, "%s: warning: %s\n", *config, w)
 	}
 	fmt.Fprintf(stdout, "%s: ok\n", *config)
 	return nil

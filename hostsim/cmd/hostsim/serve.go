@@ -24,6 +24,7 @@ const drainPatience = 5 * time.Second
 type serveFlags struct {
 	plugin, config, listen, upstream, cache string
 	route, vmID, name, rootID               string
+	faults, admin                           string
 	workers                                 int
 	noHold, quiet, trailers                 bool
 	idle, timeout                           time.Duration
@@ -88,6 +89,10 @@ func parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) 
 	fs.StringVar(&f.rootID, "root-id", "", "`ID` of the plugin's root, as the property plugin_root_id")
 	fs.DurationVar(&f.idle, "idle-timeout", 5*time.Minute, "end a stream on which nothing has moved for so long; 0 = never")
 	fs.DurationVar(&f.timeout, "timeout", 0, "answer 504 when a response has not ended so long after its request; 0 = never")
+	fs.StringVar(&f.faults, "faults", "", "`FILE` of what goes wrong at the server, with clients and with workers (see below)")
+	fs.StringVar(&f.admin, "admin", "", "`HOST:PORT` that answers /metrics (Prometheus' text format) and /ready; \"\" = none")
+	usage := fs.Usage
+	fs.Usage = func() { usage(); fmt.Fprintf(fs.Output(), "\n%s\n", faultHelp) }
 	if err := parse(fs, args); err != nil {
 		return nil, nil, err
 	}
@@ -125,6 +130,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	rules, err := f.readFaultsFile()
+	if err != nil {
+		return err
+	}
 	log := &pluginLog{w: stderr, said: map[string]bool{}}
 	c.Log = log.line
 	l, err := net.Listen("tcp", f.listen)
@@ -142,15 +151,39 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if !f.quiet {
 		o.AccessLog = accessLog(stdout)
 	}
+	var faulty *faultServer
+	if rules != nil {
+		faulty = newFaultServer(rules, upstream, h, stderr)
+		address, stop, err := listenAndServe("127.0.0.1:0", faulty)
+		if err != nil {
+			return fmt.Errorf("--faults: %w", err)
+		}
+		defer stop()
+		o.Pick, upstream = pick, &url.URL{Scheme: "http", Host: address}
+	}
 	p := hostsim.NewProxy(h, upstream, o)
+	if faulty != nil {
+		p.Wrap(faulty.front)
+	}
+	a := &admin{store: h.Store()}
+	if f.admin != "" {
+		address, stop, err := listenAndServe(f.admin, a)
+		if err != nil {
+			return fmt.Errorf("--admin: %w", err)
+		}
+		defer stop()
+		fmt.Fprintf(stderr, "admin on http://%s: /metrics, /ready\n", address)
+	}
 	fmt.Fprintf(stderr, "listening on http://%s, upstream %s, %d workers\n", l.Addr(), f.upstream, f.workers)
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(l) }()
+	a.ready.Store(true)
 	select {
 	case err := <-served:
 		return err
 	case <-ctx.Done():
 	}
+	a.ready.Store(false)
 	fmt.Fprintln(stderr, "stopping: waiting for open streams")
 	drain, cancel := context.WithTimeout(context.Background(), drainPatience)
 	defer cancel()
@@ -158,6 +191,25 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "streams still open were cut")
 	}
 	return nil
+}
+
+// readFaultsFile is nil, without an error, when no file is named.
+func (f *serveFlags) readFaultsFile() ([]*faultRule, error) {
+	if f.faults == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(f.faults)
+	if err != nil {
+		return nil, fmt.Errorf("--faults: %w", err)
+	}
+	rules, err := readFaults(b)
+	if err != nil {
+		return nil, fmt.Errorf("--faults %s:\n%w", f.faults, err)
+	}
+	if len(rules) == 0 {
+		return nil, fmt.Errorf("--faults %s: want at least one rule, found an empty list", f.faults)
+	}
+	return rules, nil
 }
 
 // hostConfig reads the files that the flags name.
