@@ -336,7 +336,7 @@ func repeatsLeave(t *testing.T, f Front) {
 	wantRuns(t, u, 1)
 	eventually(t, "the end of every stream", func() bool { return len(p.AccessLog(t)) == repeats+2 })
 	for how, want := range map[string]int64{"": 1, "completed": 1} {
-		labels := map[string]string{"server": "s"}
+		labels := map[string]string{}
 		if how != "" {
 			labels["how"] = how
 		}
