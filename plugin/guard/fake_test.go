@@ -138,6 +138,11 @@ func (h *fakeHost) in(method string) {
 	}
 }
 
+func (h *fakeHost) HasRequestHeader(name string) bool {
+	h.in("HasRequestHeader")
+	return slices.ContainsFunc(h.request, func(l [2]string) bool { return l[0] == name })
+}
+
 func (h *fakeHost) RequestHeaders() ([][2]string, error) {
 	h.in("RequestHeaders")
 	return slices.Clone(h.request), nil

@@ -18,7 +18,7 @@ type Guard struct {
 	places  map[*policy.Policy][]string // the pointers among a policy's keys
 	waiting map[ledger.Token]*Stream
 	now     func() ledger.Mono
-	open    map[ledger.Token]struct{} // streams that have not ended
+	open    map[ledger.Token]struct{} // streams that asked the ledger and have not ended
 	servers map[string]string         // name of a policy → the server's, as last seen
 	tokens  uint32
 	holding holding

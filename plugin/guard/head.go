@@ -97,6 +97,21 @@ const (
 	tooLarge
 )
 
+// keyless reports whether the lack of a key shows already that there is nothing to look
+// for (rule 1), so that the headers need not be read.
+func (s *Stream) keyless() bool {
+	p := s.policy
+	if p.MustGuard || p.Advertise || !p.HeaderKeysOnly {
+		return false
+	}
+	for i := range p.Keys {
+		if s.host.HasRequestHeader(p.Keys[i].Header) {
+			return false
+		}
+	}
+	return true
+}
+
 // classify decides by the headers.
 func (s *Stream) classify() class {
 	p, h := s.policy, &s.head

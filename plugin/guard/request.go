@@ -238,7 +238,8 @@ func visible(key []byte) bool {
 
 // claim asks the ledger.
 func (s *Stream) claim(c ledger.Claim) Action {
-	s.stage = asking
+	s.stage, s.asked = asking, true
+	s.g.open[s.token] = struct{}{}
 	answer, now := s.g.store.Ask(s.token, c)
 	if !now {
 		s.g.waiting[s.token] = s

@@ -33,6 +33,7 @@ type Stream struct {
 
 	sizeAtHead uint64 // what had arrived when the headers came
 	ahead      bool   // the headers went on before the body was judged
+	asked      bool   // the ledger was asked
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
@@ -51,17 +52,30 @@ type call struct {
 
 // NewStream begins a stream.
 func (g *Guard) NewStream(id uint32, h Host) *Stream {
-	g.tokens++
-	s := &Stream{g: g, host: h, token: ledger.Token{Stream: id, Generation: g.tokens}}
-	g.open[s.token] = struct{}{}
+	s := &Stream{g: g, host: h}
+	s.Reuse(id)
 	return s
 }
+
+// Reuse begins another stream in the memory of one that is over: Done was called, or
+// Finished said that it need not be.
+func (s *Stream) Reuse(id uint32) {
+	s.g.tokens++
+	*s = Stream{g: s.g, host: s.host, token: ledger.Token{Stream: id, Generation: s.g.tokens}}
+}
+
+// Finished reports whether nothing is left to do: no other callback matters then, not
+// even Done.
+func (s *Stream) Finished() bool { return s.stage == passing && !s.asked && !s.isProbing() }
 
 // RequestHeaders is called once; end says that there is no body.
 func (s *Stream) RequestHeaders(end bool) (a Action) {
 	defer s.contain(&a)
 	s.policy = s.g.route(s.host)
 	if s.policy == nil {
+		return s.pass()
+	}
+	if s.keyless() {
 		return s.pass()
 	}
 	lines, err := s.host.RequestHeaders()
@@ -142,7 +156,9 @@ func (s *Stream) pass() Action {
 func (s *Stream) Done() {
 	defer s.containLate()
 	delete(s.g.probing, s)
-	delete(s.g.open, s.token)
+	if s.asked {
+		delete(s.g.open, s.token)
+	}
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
