@@ -67,21 +67,14 @@ func join(a, b string) string {
 	return a + "," + b
 }
 
-// all gives every line of a header.
-func (h *head) all(name string, f func(value string)) {
-	for _, l := range h.lines {
-		if l[0] == name {
-			f(l[1])
-		}
-	}
-}
-
 // one gives a header that must not be sent twice.
 func (h *head) one(name string) (value string, lines int) {
-	h.all(name, func(v string) {
-		value = v
-		lines++
-	})
+	for i := range h.lines {
+		if h.lines[i][0] == name {
+			value = h.lines[i][1]
+			lines++
+		}
+	}
 	return value, lines
 }
 

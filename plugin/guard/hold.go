@@ -36,6 +36,9 @@ func (s *Stream) bodyCame() {
 }
 
 func (s *Stream) isProbing() bool {
+	if len(s.g.probing) == 0 {
+		return false
+	}
 	_, is := s.g.probing[s]
 	return is
 }

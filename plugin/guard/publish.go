@@ -32,7 +32,7 @@ func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
 	var in [40]byte
 	copy(in[:], fingerprint[:])
-	putUint64(in[32:], place.scope)
+	putUint64(in[32:], sketch(string(place.text)))
 	sum := sha256.Sum256(in[:])
 	s.host.SetState(stateArguments, hex16(sum[:8]))
 	s.host.SetState(stateRequest, string(s.call.id[:min(len(s.call.id), maxPublished)]))

@@ -22,11 +22,8 @@ func (s *Stream) strayKey(method string) Action {
 func (s *Stream) judge(body []byte) Action {
 	r := &s.g.request
 	defer r.Release()
-	r.Read(body, s.g.places[s.policy])
-	s.call.id = append([]byte(nil), r.ID...)
-	if len(r.ID) == 0 {
-		s.call.id = nil
-	}
+	r.Read(body, s.g.keyPointers(s.policy))
+	s.call.id = append(s.call.id[:0], r.ID...)
 	switch r.Kind {
 	case mcp.Ambiguous:
 		if s.policy == misnamed {
@@ -238,8 +235,8 @@ func visible(key []byte) bool {
 
 // claim asks the ledger.
 func (s *Stream) claim(c ledger.Claim) Action {
-	s.stage, s.asked = asking, true
-	s.g.open[s.token] = struct{}{}
+	s.stage = asking
+	s.g.enter(s)
 	answer, now := s.g.store.Ask(s.token, c)
 	if !now {
 		s.g.waiting[s.token] = s

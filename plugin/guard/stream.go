@@ -33,7 +33,8 @@ type Stream struct {
 
 	sizeAtHead uint64 // what had arrived when the headers came
 	ahead      bool   // the headers went on before the body was judged
-	asked      bool   // the ledger was asked
+	asked      bool   // the ledger was asked; place is where the guard keeps the stream
+	place      int
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
@@ -42,7 +43,7 @@ type call struct {
 	tool      *policy.Tool
 	server    string
 	session   string
-	id        []byte // the request's id token
+	id        []byte // the request's id token, empty where it could not be read
 	operation string // the call's public name: 16 hex digits of its stored id
 	forward   string // what goes on in the header forward_key
 	body      []byte // what goes on in place of the body, nil = as it came
@@ -61,7 +62,7 @@ func (g *Guard) NewStream(id uint32, h Host) *Stream {
 // Finished said that it need not be.
 func (s *Stream) Reuse(id uint32) {
 	s.g.tokens++
-	*s = Stream{g: s.g, host: s.host, token: ledger.Token{Stream: id, Generation: s.g.tokens}}
+	*s = Stream{g: s.g, host: s.host, token: ledger.Token{Stream: id, Generation: s.g.tokens}, call: call{id: s.call.id[:0]}}
 }
 
 // Finished reports whether nothing is left to do: no other callback matters then, not
@@ -157,7 +158,7 @@ func (s *Stream) Done() {
 	defer s.containLate()
 	delete(s.g.probing, s)
 	if s.asked {
-		delete(s.g.open, s.token)
+		s.g.leave(s)
 	}
 	switch s.stage {
 	case asking:

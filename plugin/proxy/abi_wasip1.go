@@ -170,7 +170,9 @@ func taken(s status) ([]byte, status) {
 	return b, s
 }
 
-func pText(s string) (unsafe.Pointer, uint32) { return unsafe.Pointer(unsafe.StringData(s)), uint32(len(s)) }
+func pText(s string) (unsafe.Pointer, uint32) {
+	return unsafe.Pointer(unsafe.StringData(s)), uint32(len(s))
+}
 
 //go:wasmexport proxy_on_memory_allocate
 func onMemoryAllocate(size uint32) unsafe.Pointer { return mem.allocate(int(size)) }
