@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unsafe"
 )
 
+// TestSizes holds on machines with 32-bit words too, where some are smaller.
 func TestSizes(t *testing.T) {
-	if unsafe.Sizeof(entry{}) != entrySize || unsafe.Sizeof(sortable{}) != sortableSize ||
-		unsafe.Sizeof(replacement{}) != replacementSize {
+	if unsafe.Sizeof(entry{}) > entrySize || unsafe.Sizeof(sortable{}) > sortableSize ||
+		unsafe.Sizeof(replacement{}) > replacementSize {
 		t.Errorf("entry %d, sortable %d, replacement %d bytes",
 			unsafe.Sizeof(entry{}), unsafe.Sizeof(sortable{}), unsafe.Sizeof(replacement{}))
 	}
@@ -23,32 +25,63 @@ const smallCall = `{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"nam
 	"note":"caf\u00e9 \"x\"\n","metadata":{"z":1,"order":"2026-0001742","cart":["sku-118","sku-220",null,true,false]},
 	"\u0061bc":0,"idempotency_key":"k"},"_meta":{"progressToken":"tok-17"}}}`
 
-// TestWarmDocAllocatesNothing goes through all that is done with a request.
+// use goes through all that is done with a request.
+func use(t *testing.T, doc *Doc, out, text []byte) []byte {
+	if err := doc.Parse(text); err != nil {
+		t.Fatal(err)
+	}
+	root := doc.Root()
+	params := doc.Member(root, "params")
+	doc.Omit(doc.Pointer(root, "/params/arguments/idempotency_key"))
+	doc.Omit(doc.Member(params, "_meta"))
+	doc.Replace(doc.Pointer(root, "/params/arguments/amount"), []byte("10"))
+	doc.Sorted(root)
+	for n := doc.First(root); n != NoNode; n = doc.Next(n) {
+		doc.Name(n)
+		doc.Text(n)
+	}
+	return doc.Append(out, root)
+}
+
+// TestWarmDocAllocatesNothing counts exactly: an average would hide memory that grows
+// now and then.
 func TestWarmDocAllocatesNothing(t *testing.T) {
-	texts := [][]byte{[]byte(smallCall), []byte(`{"b":[` + strings.Repeat(`{"y":1,"x":"\n"},`, 4000) + `0],"a":1}`)}
-	for _, text := range texts {
+	for _, text := range [][]byte{[]byte(smallCall), []byte(`{"b":[` + strings.Repeat(`{"y":1,"x":"\n"},`, 4000) + `0],"a":1}`)} {
 		var doc Doc
-		var out []byte
-		work := func() {
-			if err := doc.Parse(text); err != nil {
-				t.Fatal(err)
-			}
-			root := doc.Root()
-			params := doc.Member(root, "params")
-			doc.Omit(doc.Pointer(root, "/params/arguments/idempotency_key"))
-			doc.Omit(doc.Member(params, "_meta"))
-			doc.Replace(doc.Pointer(root, "/params/arguments/amount"), []byte("10"))
-			doc.Sorted(root)
-			for n := doc.First(root); n != NoNode; n = doc.Next(n) {
-				doc.Name(n)
-				doc.Text(n)
-			}
-			out = doc.Append(out[:0], root)
+		out := use(t, &doc, nil, text)
+		warm := doc.held()
+		const runs = 200
+		if perRun := testing.AllocsPerRun(runs, func() { out = use(t, &doc, out[:0], text) }); perRun != 0 {
+			t.Errorf("%d bytes: %v allocations a run", len(text), perRun)
 		}
-		work()
-		if allocs := testing.AllocsPerRun(20, work); allocs != 0 {
-			t.Errorf("%d bytes: %v allocations", len(text), allocs)
+		if held := doc.held(); held != warm {
+			t.Errorf("%d bytes: %d bytes of memory became %d in %d runs", len(text), warm, held, runs)
 		}
+	}
+}
+
+// TestMemoryFollowsTheLargestText uses one Doc for texts of other shapes, each with
+// marks on other nodes.
+func TestMemoryFollowsTheLargestText(t *testing.T) {
+	var doc Doc
+	var out []byte
+	most := 0
+	for i := range 4000 {
+		text := "[" + strings.Repeat("0,", i%500) + strings.Repeat(`{"b":"\u0041","a":`, i%100) + "1" + strings.Repeat("}", i%100) + "]"
+		if err := doc.Parse([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		doc.Replace(doc.Pointer(0, "/"+strconv.Itoa(i%500)), []byte("true"))
+		out = doc.Append(out[:0], 0)
+		if i == 1000 {
+			most = doc.held()
+		}
+		if len(doc.replacements) > 1 {
+			t.Fatalf("%d replacements after text %d", len(doc.replacements), i)
+		}
+	}
+	if held := doc.held(); held != most {
+		t.Errorf("%d bytes after 1000 texts, %d after 4000 of the same kinds", most, held)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestPointerOfRFC6901(t *testing.T) {
 			t.Errorf("%q: %q, want %q", pointer, got, want)
 		}
 	}
-	for _, pointer := range []string{"foo", "x/foo", "/foo/", "/foo/2", "/foo/-", "/foo/00", "/foo/01", "/foo/+1", "/foo/-1", "/foo/1x",
+	for _, pointer := range []string{"foo", "xfoo", "x/foo", "~1foo", "/foo/", "/foo/2", "/foo/-", "/foo/00", "/foo/01", "/foo/+1", "/foo/-1", "/foo/1x",
 		"/foo/ 1", "/foo/18446744073709551616", "/foo/4294967296", "/foo/99999999999999999999999999", "/foo/0/0", "/foo/bar", "/m~n", "/m~",
 		"/m~2n", "/m~0", "/m~0n~", "/~1", "/a/b", "/a~1", "/a~1bc", "/o/p/q/r", "//", "/FOO", "/foo#", "#/foo"} {
 		if n := doc.Pointer(doc.Root(), pointer); n != canonical.NoNode {

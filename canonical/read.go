@@ -1,11 +1,14 @@
 package canonical
 
+import "slices"
+
 // Parse reads src as one JSON value with white space around it. It returns nil, or
 // an [*Error] that tells the earliest defect. The Doc keeps src itself, not a copy:
 // src must not change while the Doc is in use. After an error, what was read can
 // still be looked at; [Doc.Complete] says how far it can be trusted.
 func (d *Doc) Parse(src []byte) error {
-	d.reset(src)
+	// Clipped, since names are read eight bytes at a time.
+	d.reset(slices.Clip(src))
 	if len(src) > MaxLength {
 		d.src, d.defect = nil, MaxLength
 		return &Error{Offset: MaxLength, Reason: TooLong, Found: int(src[MaxLength])}
@@ -108,7 +111,7 @@ func closing(c byte) byte { return c + 2 }
 const spaces = 1<<' ' | 1<<'\t' | 1<<'\n' | 1<<'\r'
 
 func skipSpace(src []byte, i int) int {
-	for i < len(src) && src[i] <= ' ' && 1<<src[i]&spaces != 0 {
+	for i < len(src) && src[i] <= ' ' && uint64(1)<<src[i]&spaces != 0 {
 		i++
 	}
 	return i

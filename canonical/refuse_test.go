@@ -2,8 +2,10 @@ package canonical_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/callonce/callonce/canonical"
 )
@@ -73,6 +75,7 @@ func TestRefusals(t *testing.T) {
 		{`"\u12g4"`, canonical.WantHex, "JSON: at byte 5: expected four hexadecimal digits after \\u, found 'g'"},
 		{`"\u12`, canonical.WantHex, "JSON: at byte 5: expected four hexadecimal digits after \\u, found the end of the text"},
 		{"\"a\x01\"", canonical.ControlCharacter, "JSON: at byte 2: expected an escape for a control character, found 0x01"},
+		{"\"a\x1fbcdefghijk\"", canonical.ControlCharacter, "JSON: at byte 2: expected an escape for a control character, found 0x1f"},
 		{"\"eight by\n\"", canonical.ControlCharacter, "JSON: at byte 9: expected an escape for a control character, found 0x0a"},
 		{`"\n` + "\t" + `"`, canonical.ControlCharacter, "JSON: at byte 3: expected an escape for a control character, found 0x09"},
 		{`"\ud800"`, canonical.LoneSurrogate, "JSON: at byte 1: expected both halves of a surrogate pair, found one half alone"},
@@ -124,6 +127,8 @@ func TestEarliestDefectWins(t *testing.T) {
 		{`{"b":1,"a":2,"b":3,"a":4}`, 13, canonical.DuplicateName},
 		{`{"a":1,"b":2,"a":3,"b":4,"a":5}`, 13, canonical.DuplicateName},
 		{`{"c":0,"c":1,"a":2,"a":3}`, 7, canonical.DuplicateName},
+		{`{"z":0,"y":0,"x":0,"w":0,"v":0,"u":0,"t":0,"s":0,"r":0,"z":0,"q":0,"p":0,"o":0,"n":0,"m":0,"l":0,"k":0,"z":0}`,
+			55, canonical.DuplicateName},
 		{`{"a":1,"a":2} x`, 7, canonical.DuplicateName},
 		{`{"a":1,"a":` + strings.Repeat("[", 200), 7, canonical.DuplicateName},
 		{`{"a":"\ud800","a":1}`, 6, canonical.LoneSurrogate},
@@ -165,6 +170,38 @@ func TestIllFormedUTF8(t *testing.T) {
 				e := refusal(t, []byte(text))
 				if e.Reason != canonical.NotUTF8 || e.Offset != strings.LastIndex(text, bad) {
 					t.Errorf("%q: %v", text, e)
+				}
+			}
+		}
+	}
+}
+
+// TestSurrogates tries each two escapes from around the edges of the two halves: both
+// are code points, both are one pair, or the first half alone is told.
+func TestSurrogates(t *testing.T) {
+	units := []rune{0xd7ff, 0xd800, 0xd801, 0xd83d, 0xdbff, 0xdc00, 0xde00, 0xdfff, 0xe000}
+	high := func(u rune) bool { return u >= 0xd800 && u < 0xdc00 }
+	low := func(u rune) bool { return u >= 0xdc00 && u < 0xe000 }
+	for _, a := range units {
+		for _, b := range units {
+			text := fmt.Sprintf(`"\u%04x\u%04X"`, a, b)
+			switch {
+			case high(a) && low(b):
+				want := `"` + string(utf16.DecodeRune(a, b)) + `"`
+				if got := mustForm(t, []byte(text)); got != want {
+					t.Errorf("%s gave %s, want %s", text, got, want)
+				}
+			case high(a) || low(a) || high(b) || low(b):
+				want := 1
+				if !high(a) && !low(a) {
+					want = 7
+				}
+				if e := refusal(t, []byte(text)); e.Reason != canonical.LoneSurrogate || e.Offset != want {
+					t.Errorf("%s: %v, want a lone surrogate at %d", text, e, want)
+				}
+			default:
+				if got := mustForm(t, []byte(text)); got != `"`+string([]rune{a, b})+`"` {
+					t.Errorf("%s gave %s", text, got)
 				}
 			}
 		}

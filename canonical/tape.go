@@ -97,6 +97,8 @@ type entry struct {
 	aux int32
 }
 
+const entrySize = 24
+
 // set fills an entry that push made. It sets the fields one by one, since that is
 // quicker than copying an entry built elsewhere.
 func (e *entry) set(kind Kind, f flags, start, end int, parent Node) {
@@ -108,8 +110,8 @@ func (e *entry) set(kind Kind, f flags, start, end int, parent Node) {
 	e.aux = none
 }
 
-// setText is set for a string or name whose decoded text is text, or if from is
-// none, the bytes between its quotes.
+// setText is set for a string or name whose decoded text is the end of d.text from
+// from on, or if from is none, what stands between its quotes.
 func (d *Doc) setText(e *entry, kind Kind, start, end, from int, parent Node) {
 	e.set(kind, verbatim, start, end, parent)
 	if from != none {
@@ -117,8 +119,12 @@ func (d *Doc) setText(e *entry, kind Kind, start, end, from int, parent Node) {
 	}
 }
 
-// none is an offset that is not there.
-const none = -1
+const (
+	// none is an offset that is not there.
+	none = -1
+	// noDefect is behind every offset.
+	noDefect = int(^uint(0) >> 1)
+)
 
 // Doc is one JSON text, read into a flat tape. Its zero value is ready for use.
 // Reusing a Doc reuses its memory: once it has grown to the size of the texts that
@@ -166,11 +172,6 @@ func (d *Doc) held() int {
 	return cap(d.tape)*entrySize + cap(d.text) + cap(d.order)*4 +
 		(cap(d.names)+cap(d.merged))*sortableSize + cap(d.replacements)*replacementSize
 }
-
-const (
-	entrySize = 24
-	noDefect  = int(^uint(0) >> 1)
-)
 
 // push makes room for one more entry, with whatever an earlier text left in it, and
 // returns it with its place. The tape never grows beyond what a text of this length

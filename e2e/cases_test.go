@@ -10,30 +10,75 @@ import (
 
 // The cases from the field that a real Envoy must show.
 func TestCases(t *testing.T) {
-	cases.Run(t, front{must(t, buildPlugin)}, func(c cases.Case) bool { return c.Envoy })
+	cases.Run(t, front{}, func(c cases.Case) bool { return c.Envoy })
 }
 
 // front is a real Envoy, as the cases want it.
-type front struct {
-	plugin string
-}
+type front struct{}
 
 func (front) Name() string { return "envoy" }
 
-func (f front) options(s cases.Setup) envoytest.Options {
+func plugin(t testing.TB, faults bool) string {
+	t.Helper()
+	if faults {
+		return must(t, buildFaulty)
+	}
+	return must(t, buildPlugin)
+}
+
+func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
+	t.Helper()
 	workers := s.Workers
 	if workers == 0 {
 		workers = 2
 	}
 	return envoytest.Options{
-		Plugin: f.plugin, Config: s.Config, Upstream: s.Upstream,
+		Plugin: plugin(t, s.Faults), Config: s.Config, Upstream: s.Upstream,
 		Workers: workers, NoHoldHeaders: s.NoHoldHeaders, Retries: s.Retries,
+		IdleTimeout: s.IdleTimeout, Changes: s.Changes, Drain: s.Drain,
+		Edit: func(e *envoytest.Tree) {
+			for i := len(s.Routes) - 1; i >= 0; i-- {
+				addRoute(e, s.Routes[i])
+			}
+			if s.Canary != "" {
+				addCanary(e, s.Canary)
+			}
+		},
+	}
+}
+
+// addRoute puts a route before all others.
+func addRoute(e *envoytest.Tree, r cases.Route) {
+	route := map[string]any{
+		"name":  r.When,
+		"match": map[string]any{"prefix": "/", "headers": []any{map[string]any{"name": "x-route", "string_match": map[string]any{"exact": r.When}}}},
+		"route": map[string]any{"cluster": "mcp_server", "timeout": "0s"},
+	}
+	if r.Policy != "" {
+		route["metadata"] = map[string]any{"filter_metadata": map[string]any{"callonce": map[string]any{"policy": r.Policy}}}
+	}
+	e.Insert([]any{route}, envoytest.Host.To("routes")...)
+}
+
+// addCanary lets every route send half of its requests to another server.
+func addCanary(e *envoytest.Tree, url string) {
+	e.Insert([]any{e.Cluster("canary", url)}, envoytest.Clusters...)
+	routes, _ := e.At(envoytest.Host.To("routes")...).([]any)
+	for i := range routes {
+		action := e.Object(envoytest.Host.To("routes", i, "route")...)
+		delete(action, "cluster")
+		action["weighted_clusters"] = map[string]any{"clusters": []any{
+			map[string]any{"name": "mcp_server", "weight": 50}, map[string]any{"name": "canary", "weight": 50},
+		}}
 	}
 }
 
 func (f front) Start(t testing.TB, s cases.Setup) cases.Proxy {
 	t.Helper()
-	e, err := envoytest.Start(f.options(s))
+	if s.Callers {
+		return startVerifier(t, f.options(t, s), acceptStrangers)
+	}
+	e, err := envoytest.Start(f.options(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +93,7 @@ func (f front) Start(t testing.TB, s cases.Setup) cases.Proxy {
 
 func (f front) StartError(t testing.TB, s cases.Setup) string {
 	t.Helper()
-	opts := f.options(s)
+	opts := f.options(t, s)
 	if opts.Upstream == "" {
 		opts.Upstream = "http://127.0.0.1:1" // never called
 	}
@@ -84,4 +129,20 @@ func (p proxy) AccessLog(t testing.TB) []map[string]string {
 		t.Fatal(err)
 	}
 	return records
+}
+
+func (p proxy) Change(t testing.TB, config string, faults bool) {
+	t.Helper()
+	if err := p.Envoy.Change(plugin(t, faults), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p proxy) Memory(t testing.TB) int64 {
+	t.Helper()
+	n, err := p.RSS()
+	if err != nil {
+		t.Skip("the memory of a process cannot be read here: ", err)
+	}
+	return n
 }

@@ -1,6 +1,9 @@
 package e2e_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/callonce/callonce/e2e/envoytest"
@@ -9,24 +12,37 @@ import (
 )
 
 // proxies are the two hosts of the filter, each with the configuration of the demo
-// (envoy.yaml and testdata/demo.json hold the same).
+// (envoy.yaml and testdata/demo.json hold the same) unless another is given.
 var proxies = []struct {
 	name  string
-	start func(t *testing.T, upstream string) (url string)
+	start func(t *testing.T, upstream string, config ...string) (url string)
 }{
-	{"hostsim", func(t *testing.T, upstream string) string {
-		proxy, err := hostsimcmd.Start(t.Context(), hostsimcmd.Options{
-			Binary: must(t, buildHostsim), Plugin: must(t, buildPlugin), Upstream: upstream,
-		})
-		if err != nil {
+	{"hostsim", func(t *testing.T, upstream string, config ...string) string {
+		return startHostsim(t, hostsimcmd.Options{Upstream: upstream}, config...).URL()
+	}},
+	{"envoy", func(t *testing.T, upstream string, config ...string) string {
+		return startEnvoy(t, envoytest.Options{
+			Plugin: must(t, buildPlugin), Upstream: upstream, Workers: 2, Config: strings.Join(config, ""),
+		}).URL()
+	}},
+}
+
+// startHostsim runs hostsim serve, with a configuration of its own if one is given.
+func startHostsim(t *testing.T, opts hostsimcmd.Options, config ...string) *hostsimcmd.Hostsim {
+	t.Helper()
+	if len(config) > 0 {
+		opts.Config = filepath.Join(t.TempDir(), "config.json")
+		if err := os.WriteFile(opts.Config, []byte(config[0]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(proxy.Stop)
-		return proxy.URL()
-	}},
-	{"envoy", func(t *testing.T, upstream string) string {
-		return startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: upstream, Workers: 2}).URL()
-	}},
+	}
+	opts.Binary, opts.Plugin = must(t, buildHostsim), must(t, buildPlugin)
+	proxy, err := hostsimcmd.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	return proxy
 }
 
 func startEnvoy(t *testing.T, opts envoytest.Options) *envoytest.Envoy {

@@ -2,6 +2,7 @@ package hostsim
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -118,8 +119,8 @@ const (
 	cutOff
 )
 
-// write carries out what the loop queues until the response ends.
-func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, gone func()) ending {
+// write carries out what the loop queues until the response ends, the client leaves or the host closes.
+func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control *http.ResponseController, closed <-chan struct{}, gone, surplus func()) ending {
 	w := &httpWriter{w: rw, http1: c.http1, head: c.head}
 	defer c.leave()
 	for {
@@ -133,6 +134,9 @@ func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control 
 		switch {
 		case w.cut:
 			control.Flush() // what came before the cut reaches the client
+			return cutOff
+		case errors.Is(w.err, http.ErrContentLength):
+			surplus()
 			return cutOff
 		case w.err != nil:
 			gone()
@@ -151,6 +155,8 @@ func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control 
 		case <-c.wake:
 		case <-ctx.Done():
 			gone()
+			return cutOff
+		case <-closed:
 			return cutOff
 		}
 	}

@@ -98,6 +98,10 @@ func TestTickPeriodChanges(t *testing.T) {
 	if got := r.host.Metrics()["ticks"]; got != 61 {
 		t.Errorf("the worker has stopped: got %d, want 61", got)
 	}
+	r.host.Tick()
+	if got := r.host.Metrics()["ticks"]; got != 63 {
+		t.Errorf("Tick reaches it all the same: got %d, want 63", got)
+	}
 }
 
 // A queue belongs to whoever registered it last, and a message runs there, in the plugin context.
@@ -109,13 +113,13 @@ func TestQueueBelongsToTheLastRegistration(t *testing.T) {
 	})
 	r.do("POST", "/ok", "A", "rh register shared", "x", "x-worker", "0")
 	r.do("POST", "/ok", "B", "rh register shared", "x", "x-worker", "1")
-	r.do("POST", "/ok", "C", "rh pause; re pause; re send shared C; queue resume", "x", "x-worker", "1")
+	r.do("POST", "/ok", "C", "rh pause; rb pause; re pause; re send shared C; queue resume", "x", "x-worker", "1")
 	if got := r.end("C"); !hasPrefix(got, "queue resume") {
 		t.Errorf("the last to register was not told: %q", got)
 	}
 	done := make(chan answer, 1)
 	go func() {
-		done <- r.do("POST", "/ok", "D", "rh pause; re pause; re send shared D; queue resume", "x", "x-worker", "0")
+		done <- r.do("POST", "/ok", "D", "rh pause; rb pause; re pause; re send shared D; queue resume", "x", "x-worker", "0")
 	}()
 	// The message of D reaches the VM of worker 1, which has no stream D.
 	r.book.wait(t, "queue ctx=1 ready=", func(l []string) bool {

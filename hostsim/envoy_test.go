@@ -3,10 +3,14 @@ package hostsim
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,15 +24,93 @@ func TestScenariosOnEnvoy(t *testing.T) {
 	if path == "" {
 		t.Skip("ENVOY names no Envoy")
 	}
-	runScenarios(t, func(t *testing.T, s *scenario) stage { return startEnvoy(t, path, s) }, false)
+	version := envoyVersion(t, path)
+	t.Logf("Envoy %s", version)
+	runScenarios(t, func(t *testing.T, s *scenario) stage { return startEnvoy(t, path, s) }, version)
+}
+
+// envoyVersion asks a binary for its version, such as "1.40.0".
+func envoyVersion(t *testing.T, path string) string {
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		t.Fatalf("%s --version: %v", path, err)
+	}
+	m := regexp.MustCompile(`/(\d+\.\d+\.\d+)`).FindSubmatch(out)
+	if m == nil {
+		t.Fatalf("%s --version: no version in %q", path, out)
+	}
+	return string(m[1])
 }
 
 type envoyStage struct {
-	listen string
-	log    string
+	listen, admin string
+	log           string
+	up            *upstream
+	listener      string         // the file that Envoy watches for its listener
+	values        map[string]any // of its template
 }
 
-func (e *envoyStage) address() string { return e.listen }
+func (e *envoyStage) address() string                         { return e.listen }
+func (e *envoyStage) upstream() *upstream                     { return e.up }
+func (e *envoyStage) peek(t *testing.T, name string) []string { return e.read(t, name+" ") }
+
+func (e *envoyStage) peekRaw(t *testing.T, prefix string) []string { return e.read(t, prefix) }
+
+// configure replaces the listener by one that differs only in the plugin's configuration.
+func (e *envoyStage) configure(t *testing.T, config string) {
+	t.Helper()
+	before := e.updates(t)
+	e.values["Plugin"] = fmt.Sprintf("%q", config)
+	e.writeListener(t)
+	for deadline := time.Now().Add(3 * patience); e.updates(t) == before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("Envoy does not take up its new listener")
+		}
+	}
+	time.Sleep(piecePause) // Envoy does not tell when its workers have it
+}
+
+var updates = regexp.MustCompile(`(?m)^listener_manager\.(?:lds\.update_rejected|listener_create_failure|listener_in_place_updated): (\d+)$`)
+
+// updates counts the listeners that Envoy has taken or refused.
+func (e *envoyStage) updates(t *testing.T) int {
+	t.Helper()
+	resp, err := http.Get("http://" + e.admin + "/stats?filter=listener_manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, m := range updates.FindAllSubmatch(b, -1) {
+		n, _ := strconv.Atoi(string(m[1]))
+		total += n
+	}
+	return total
+}
+
+// writeListener puts the file in place in one step, which is what Envoy watches for.
+func (e *envoyStage) writeListener(t *testing.T) {
+	t.Helper()
+	writeTemplate(t, e.listener+".new", listenerConfig, e.values)
+	if err := os.Rename(e.listener+".new", e.listener); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeTemplate(t *testing.T, file string, tmpl *template.Template, values map[string]any) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := tmpl.Execute(&b, values); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func (e *envoyStage) lines(t *testing.T, name string) []string {
 	t.Helper()
@@ -36,10 +118,10 @@ func (e *envoyStage) lines(t *testing.T, name string) []string {
 	for {
 		got := e.read(t, name+" ")
 		if streamEnded(got) || time.Now().After(deadline) {
-			time.Sleep(2 * piecePause) // what follows the end in the same callback
+			time.Sleep(piecePause / 2) // what follows the end in the same callback
 			return e.read(t, name+" ")
 		}
-		time.Sleep(piecePause / 2)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -63,29 +145,26 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 	t.Helper()
 	up := newUpstream(t)
 	upstream := up.address
-	if s.path == "/dead" {
+	if s.acts[0].path == "/dead" {
 		upstream = deadAddress(t)
 	}
 	dir := t.TempDir()
-	e := &envoyStage{listen: deadAddress(t), log: filepath.Join(dir, "log")}
-	var yaml bytes.Buffer
-	err := envoyConfig.Execute(&yaml, map[string]any{
-		"Listen": splitAddress(t, e.listen), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)), "Wasm": probePath,
-		"Plugin": fmt.Sprintf("%q", scenarioConfig), "Hold": s.options["hold"] != "no", "Trailers": s.options["trailers"] == "yes",
+	e := &envoyStage{listen: deadAddress(t), admin: deadAddress(t), log: filepath.Join(dir, "log"), up: up, listener: filepath.Join(dir, "listener.yaml")}
+	options := s.acts[0].options
+	e.values = map[string]any{
+		"Listen": splitAddress(t, e.listen), "Admin": splitAddress(t, e.admin), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)),
+		"Wasm": probePath, "Listener": e.listener,
+		"Plugin": fmt.Sprintf("%q", scenarioConfig), "Hold": options["hold"] != "no", "Trailers": options["trailers"] == "yes",
 		"Timeout": scenarioTimeout, "Idle": scenarioIdle,
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
+	e.writeListener(t)
 	config := filepath.Join(dir, "envoy.yaml")
-	if err := os.WriteFile(config, yaml.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeTemplate(t, config, envoyConfig, e.values)
 	log, err := os.Create(e.log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "-c", config, "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning", "--component-log-level", "wasm:warn")
+	cmd := exec.Command(path, "-c", config, "--use-dynamic-base-id", "--concurrency", "1", "--drain-time-s", "1", "-l", "warning", "--component-log-level", "wasm:warn")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -118,43 +197,51 @@ func splitAddress(t *testing.T, address string) string {
 	return fmt.Sprintf("{socket_address: {address: %s, port_value: %s}}", host, port)
 }
 
+var listenerConfig = template.Must(template.New("listener").Parse(`resources:
+- "@type": type.googleapis.com/envoy.config.listener.v3.Listener
+  name: listener
+  address: {{.Listen}}
+  filter_chains:
+  - filters:
+    - name: hcm
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+        stat_prefix: x
+        stream_idle_timeout: {{.Idle}}
+        http_protocol_options: {enable_trailers: {{.Trailers}}}
+        route_config:
+          virtual_hosts:
+          - name: vh
+            domains: ["*"]
+            routes:
+            - match: {prefix: "/"}
+              name: theroute
+              metadata: {filter_metadata: {cc: {policy: pay}}}
+              route: {cluster: up, timeout: {{.Timeout}}}
+        http_filters:
+        - name: wasm
+          typed_config:
+            "@type": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
+            config:
+              name: probe
+              root_id: rootid
+              allow_on_headers_stop_iteration: {{.Hold}}
+              failure_policy: FAIL_RELOAD
+              vm_config:
+                vm_id: vmid
+                runtime: envoy.wasm.runtime.v8
+                code: {local: {filename: {{.Wasm}}}}
+              configuration: {"@type": type.googleapis.com/google.protobuf.StringValue, value: {{.Plugin}}}
+        - name: envoy.filters.http.router
+          typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+`))
+
 var envoyConfig = template.Must(template.New("envoy").Parse(`
+node: {id: scenarios, cluster: scenarios}
+admin: {address: {{.Admin}}}
+dynamic_resources:
+  lds_config: {resource_api_version: V3, path_config_source: {path: {{.Listener}}}}
 static_resources:
-  listeners:
-  - address: {{.Listen}}
-    filter_chains:
-    - filters:
-      - name: hcm
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: x
-          stream_idle_timeout: {{.Idle}}
-          http_protocol_options: {enable_trailers: {{.Trailers}}}
-          route_config:
-            virtual_hosts:
-            - name: vh
-              domains: ["*"]
-              routes:
-              - match: {prefix: "/"}
-                name: theroute
-                metadata: {filter_metadata: {cc: {policy: pay}}}
-                route: {cluster: up, timeout: {{.Timeout}}}
-          http_filters:
-          - name: wasm
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
-              config:
-                name: probe
-                root_id: rootid
-                allow_on_headers_stop_iteration: {{.Hold}}
-                failure_policy: FAIL_RELOAD
-                vm_config:
-                  vm_id: vmid
-                  runtime: envoy.wasm.runtime.v8
-                  code: {local: {filename: {{.Wasm}}}}
-                configuration: {"@type": type.googleapis.com/google.protobuf.StringValue, value: {{.Plugin}}}
-          - name: envoy.filters.http.router
-            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
   clusters:
   - name: up
     connect_timeout: 1s

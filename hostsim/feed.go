@@ -13,13 +13,11 @@ type feeder struct {
 	window   *window
 	trailers bool
 	// fed is closed once nothing more is read.
-	fed  chan struct{}
-	post func(name string, f func(*stream))
+	fed chan struct{}
 
-	buf   []byte
 	total int64
-	ahead chan piece // of a reader that runs ahead, if there is one
-	kept  *piece     // read, but not yet used
+	ahead chan piece
+	kept  *piece // read, but not yet used
 }
 
 type piece struct {
@@ -27,33 +25,85 @@ type piece struct {
 	err error
 }
 
-// lookAhead is how long the end of an HTTP/2 request is waited for after a piece of its body. Clients send both in one frame, of which
-// Envoy makes one callback; net/http tells of them separately.
+// lookAhead is how long something that Envoy would find in the same read is waited for: the body that comes with the headers, and the end
+// that comes with the last piece. net/http tells of each separately.
 const lookAhead = 2 * time.Millisecond
 
-func (f *feeder) run() {
+func newFeeder(r *http.Request, w *window, trailers bool) *feeder {
+	f := &feeder{r: r, window: w, trailers: trailers, fed: make(chan struct{}), ahead: make(chan piece, 1)}
+	go f.read()
+	return f
+}
+
+func (f *feeder) read() {
+	buf := make([]byte, bodyBuffer(f.r.ContentLength))
 	for {
-		p := f.next()
-		if p.err != nil {
-			close(f.fed)
-		}
-		if len(p.b) > 0 && !f.window.take(len(p.b)) && p.err == nil {
-			continue // the stream is over: the rest is read for the client's sake only
-		}
-		switch {
-		case p.err == io.EOF:
-			f.end(p.b)
-			return
-		case p.err != nil:
-			f.post("client gone", (*stream).clientGone)
+		n, err := f.r.Body.Read(buf)
+		f.ahead <- piece{slices.Clone(buf[:n]), err}
+		if err != nil {
 			return
 		}
-		f.post("request body", func(s *stream) { s.onRequestData(p.b, false) })
 	}
 }
 
-// end hands over the last bytes and the end, as one step over HTTP/2 and as two over HTTP/1.
-func (f *feeder) end(b []byte) {
+// bodyBuffer is the size for reading a body of a length that may be unknown (-1): short ones, which are most, cost no more than they need.
+func bodyBuffer(length int64) int64 {
+	if length >= 0 && length < readSize {
+		return length + 1
+	}
+	return readSize
+}
+
+// early is what arrived together with the headers, as a step that may follow them at once, or nil. more says whether run has to read on.
+func (f *feeder) early() (step func(*stream), more bool) {
+	t := time.NewTimer(lookAhead)
+	defer t.Stop()
+	select {
+	case p := <-f.ahead:
+		return f.step(f.withEnd(p))
+	case <-t.C:
+		return nil, true
+	}
+}
+
+// run reads what early has left.
+func (f *feeder) run(post func(name string, f func(*stream))) {
+	for {
+		p := piece{}
+		if f.kept != nil {
+			p, f.kept = *f.kept, nil
+		} else {
+			p = <-f.ahead
+		}
+		step, more := f.step(f.withEnd(p))
+		if step != nil {
+			post("request body", step)
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// step is what a piece means to the stream.
+func (f *feeder) step(p piece) (step func(*stream), more bool) {
+	if p.err != nil {
+		close(f.fed)
+	}
+	if len(p.b) > 0 && !f.window.take(len(p.b)) && p.err == nil {
+		return nil, true // the stream is over: the rest is read for the client's sake only
+	}
+	switch {
+	case p.err == io.EOF:
+		return f.last(p.b), false
+	case p.err != nil:
+		return (*stream).clientGone, false
+	}
+	return func(s *stream) { s.onRequestData(p.b, false) }, true
+}
+
+// last hands over the last bytes and the end, as one callback over HTTP/2 and as two over HTTP/1.
+func (f *feeder) last(b []byte) func(*stream) {
 	var t *headerMap
 	if f.r.ProtoMajor == 2 || f.trailers {
 		if m := fromHTTP(f.r.Trailer); len(m.lines) > 0 {
@@ -61,32 +111,21 @@ func (f *feeder) end(b []byte) {
 		}
 	}
 	together := f.r.ProtoMajor == 2 && t == nil && len(b) > 0
-	if len(b) > 0 {
-		f.post("request body", func(s *stream) { s.onRequestData(b, together) })
-	}
-	switch {
-	case t != nil:
-		f.post("request trailers", func(s *stream) { s.request.onTrailers(t) })
-	case !together:
-		f.post("request body", func(s *stream) { s.onRequestData(nil, true) })
+	return func(s *stream) {
+		if len(b) > 0 {
+			s.onRequestData(b, together)
+		}
+		switch {
+		case t != nil:
+			s.request.onTrailers(t)
+		case !together:
+			s.onRequestData(nil, true)
+		}
 	}
 }
 
-// next is the next piece; over HTTP/2 it carries the end too, where that follows at once.
-func (f *feeder) next() piece {
-	if f.kept != nil {
-		p := *f.kept
-		f.kept = nil
-		return p
-	}
-	if f.r.ProtoMajor != 2 {
-		return f.read()
-	}
-	if f.ahead == nil {
-		f.ahead = make(chan piece, 1)
-		go f.readAhead()
-	}
-	p := <-f.ahead
+// withEnd adds the end to a piece if it follows at once.
+func (f *feeder) withEnd(p piece) piece {
 	f.total += int64(len(p.b))
 	if p.err != nil || len(p.b) == 0 {
 		return p
@@ -99,7 +138,6 @@ func (f *feeder) next() piece {
 	}
 	select {
 	case q := <-f.ahead:
-		f.total += int64(len(q.b))
 		if len(q.b) == 0 && q.err == io.EOF {
 			p.err = io.EOF
 		} else {
@@ -108,30 +146,4 @@ func (f *feeder) next() piece {
 	case <-patience:
 	}
 	return p
-}
-
-func (f *feeder) read() piece {
-	if f.buf == nil {
-		f.buf = make([]byte, bodyBuffer(f.r.ContentLength))
-	}
-	n, err := f.r.Body.Read(f.buf)
-	return piece{slices.Clone(f.buf[:n]), err}
-}
-
-// bodyBuffer is the size for reading a body of a length that may be unknown (-1): short ones, which are most, cost no more than they need.
-func bodyBuffer(length int64) int64 {
-	if length >= 0 && length < readSize {
-		return length + 1
-	}
-	return readSize
-}
-
-func (f *feeder) readAhead() {
-	for {
-		p := f.read()
-		f.ahead <- p
-		if p.err != nil {
-			return
-		}
-	}
 }

@@ -107,6 +107,21 @@ func (b *book) wait(t *testing.T, prefix string, done func([]string) bool) []str
 	}
 }
 
+// bytesSeen adds up the sizes of the body callbacks among the lines.
+func bytesSeen(lines []string) int {
+	total := 0
+	for _, l := range lines {
+		n := 0
+		if _, rest, ok := strings.Cut(l, "size="); ok {
+			fmt.Sscan(rest, &n)
+		}
+		total += n
+	}
+	return total
+}
+
+func threeEvents(lines []string) bool { return bytesSeen(lines) == len("ev000ev001ev002") }
+
 func streamEnded(lines []string) bool { return hasPrefix(lines, "done details") }
 
 func hasPrefix(lines []string, prefix string) bool {
@@ -166,7 +181,7 @@ func newRig(t *testing.T, change func(*Config, *ProxyOptions)) *rig {
 	return r
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -245,179 +260,12 @@ func (r *rig) record() Record {
 	panic("unreachable")
 }
 
-// upstream is a server whose path says what it does. It works below net/http, so as to misbehave.
-type upstream struct {
-	address string
-	mu      sync.Mutex
-	got     []received
-	// gates hold a response back until they are closed.
-	gates map[string]chan struct{}
-}
-
-type received struct {
-	method, path string
-	header       http.Header
-	body         string
-}
-
-func newUpstream(t *testing.T) *upstream {
-	l := listen(t)
-	u := &upstream{address: l.Addr().String(), gates: map[string]chan struct{}{}}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go u.serve(c)
-		}
-	}()
-	return u
-}
-
-// hold makes requests for path wait until release is called.
-func (u *upstream) hold(path string) (release func()) {
-	gate := make(chan struct{})
-	u.mu.Lock()
-	u.gates[path] = gate
-	u.mu.Unlock()
-	return sync.OnceFunc(func() { close(gate) })
-}
-
-func (u *upstream) requests(path string) []received {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var out []received
-	for _, r := range u.got {
-		if r.path == path {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-func (u *upstream) serve(c net.Conn) {
-	defer c.Close()
-	r := bufio.NewReader(c)
-	for {
-		req, err := http.ReadRequest(r)
-		if err != nil {
-			return
-		}
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			return
-		}
-		u.mu.Lock()
-		u.got = append(u.got, received{req.Method, req.URL.Path, req.Header, string(body)})
-		gate := u.gates[req.URL.Path]
-		u.mu.Unlock()
-		if !u.respond(c, req.URL.Path, gate) {
-			return
-		}
-	}
-}
-
-const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-// respond answers, and says whether the connection lives on.
-func (u *upstream) respond(c net.Conn, path string, gate chan struct{}) bool {
-	write := func(s string) { io.WriteString(c, s) }
-	pause := func() { time.Sleep(50 * time.Millisecond) }
-	wait := func() {
-		if gate != nil {
-			<-gate
-		}
-	}
-	reset := func() { c.(*net.TCPConn).SetLinger(0) }
-	switch path {
-	case "/ok", "/again":
-		wait()
-		write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Up: a\r\nX-Up: b\r\n\r\nhello")
-	case "/chunks", "/sse":
-		write(chunkedHead)
-		for i := range 3 {
-			pause()
-			write(fmt.Sprintf("5\r\nev%03d\r\n", i))
-		}
-		wait()
-		write("0\r\n\r\n")
-	case "/endless":
-		write(chunkedHead)
-		for i := 0; ; i++ {
-			if _, err := fmt.Fprintf(c, "5\r\nev%03d\r\n", i%1000); err != nil {
-				return false
-			}
-			pause()
-		}
-	case "/empty":
-		write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	case "/204":
-		write("HTTP/1.1 204 No Content\r\n\r\n")
-	case "/503":
-		write("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nnope")
-	case "/interim":
-		write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-	case "/trailers":
-		write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-t: v\r\n\r\n")
-	case "/untilclose":
-		write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello")
-		return false
-	case "/never":
-		if gate == nil {
-			gate = make(chan struct{})
-		}
-		readerGone := make(chan struct{})
-		go func() { c.Read(make([]byte, 1)); close(readerGone) }()
-		select {
-		case <-gate:
-		case <-readerGone:
-		}
-		return false
-	case "/close":
-		return false
-	case "/closelater":
-		write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-		wait()
-		return false
-	case "/reset":
-		reset()
-		return false
-	case "/garbage":
-		write("BLAH\r\n\r\n")
-		return false
-	case "/parthead":
-		write("HTTP/1.1 200 OK\r\nConte")
-		return false
-	case "/headcut":
-		write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
-		pause()
-		return false
-	case "/cutchunk":
-		write(chunkedHead + "5\r\nhello\r\n")
-		pause()
-		return false
-	case "/cutlength":
-		write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
-		pause()
-		return false
-	case "/cutreset":
-		write(chunkedHead + "5\r\nhello\r\n")
-		pause()
-		reset()
-		return false
-	default:
-		write("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-	}
-	return true
-}
-
 // rawConn is a client that writes bytes as told.
 type rawConn struct {
 	net.Conn
-	t *testing.T
-	r *bufio.Reader
+	t        *testing.T
+	r        *bufio.Reader
+	received func() // is told of each piece of a body
 }
 
 func dial(t *testing.T, address string) *rawConn {
@@ -428,7 +276,7 @@ func dial(t *testing.T, address string) *rawConn {
 	}
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(patience))
-	return &rawConn{c, t, bufio.NewReader(c)}
+	return &rawConn{Conn: c, t: t, r: bufio.NewReader(c)}
 }
 
 func (c *rawConn) send(s string) {
@@ -445,7 +293,17 @@ func (c *rawConn) answer(method string) answer {
 		return answer{err: err}
 	}
 	var b bytes.Buffer
-	_, err = io.Copy(&b, resp.Body)
+	buf := make([]byte, 32<<10)
+	for err == nil {
+		var n int
+		if n, err = resp.Body.Read(buf); n > 0 && c.received != nil {
+			c.received()
+		}
+		b.Write(buf[:n])
+	}
+	if err == io.EOF {
+		err = nil
+	}
 	return answer{resp.StatusCode, resp.Header, b.String(), err}
 }
 

@@ -1,6 +1,7 @@
 package hostsim
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -64,4 +65,20 @@ func headerCount(m *headerMap) int {
 		return 0
 	}
 	return len(m.lines)
+}
+
+// fromHTTP lists headers by name, since net/http does not keep the order of different names.
+func fromHTTP(m http.Header) *headerMap {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	h := &headerMap{}
+	for _, n := range names {
+		for _, v := range m[n] {
+			h.add(n, v)
+		}
+	}
+	return h
 }

@@ -138,7 +138,7 @@ func TestHookCrashesAtACall(t *testing.T) {
 	}
 }
 
-func TestEventHookNamesEverySteps(t *testing.T) {
+func TestEventHookNamesEveryStep(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	r := newRig(t, func(c *Config, _ *ProxyOptions) {
@@ -148,7 +148,11 @@ func TestEventHookNamesEverySteps(t *testing.T) {
 			mu.Unlock()
 		}
 	})
-	r.do("POST", "/chunks", "A", "rh enqueue A", "x")
+	c := dial(t, r.address)
+	c.send("POST /chunks HTTP/1.1\r\nhost: h\r\nx-name: A\r\nx-do: rh enqueue A\r\ncontent-length: 1\r\n\r\n")
+	r.book.wait(t, "A rh", func(l []string) bool { return len(l) > 0 })
+	c.send("x")
+	c.answer("POST")
 	r.end("A")
 	r.host.Tick()
 	mu.Lock()

@@ -230,7 +230,7 @@ func (h *Host) Workers() int { return len(h.workers) }
 // Store is the process's store.
 func (h *Host) Store() *Store { return h.store }
 
-// Tick runs proxy_on_tick now in every VM that has asked for ticks, on the main thread too, and returns when all have run.
+// Tick runs proxy_on_tick now in every plugin context of every VM, on the main thread too, and returns when all have run.
 func (h *Host) Tick() {
 	var wg sync.WaitGroup
 	for _, w := range h.all() {
@@ -283,13 +283,18 @@ func (h *Host) Close() error {
 	if h.settled != nil {
 		h.settled()
 	}
+	stuck := false
 	for _, w := range h.all() {
-		w.close()
+		stuck = !w.close() || stuck
 	}
 	for _, p := range h.clusters {
 		p.close()
 	}
 	h.store.release(h.config.VMID)
+	if stuck {
+		// Code that still runs must not be unmapped under it.
+		return errors.New("a worker did not come back from its callback: its memory stays")
+	}
 	h.module.close(context.Background())
 	return nil
 }

@@ -1,6 +1,7 @@
 package hostsim
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -44,27 +45,33 @@ func (v *vm) startPlugin(p *pluginConfig) error {
 	return nil
 }
 
+// plugins lists the plugin contexts in the order of their making.
+func (v *vm) plugins() []*guestContext {
+	var all []*guestContext
+	for _, c := range v.contexts {
+		if c.plugin != nil && c.stream == nil {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *guestContext) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
 // root is the plugin context of p, or of the newest configuration that the VM has when p has not reached it yet.
 func (v *vm) root(p *pluginConfig) *guestContext {
-	var newest *guestContext
-	for _, c := range v.contexts {
-		if c.plugin == nil || c.stream != nil {
-			continue
-		}
+	all := v.plugins()
+	for _, c := range all {
 		if c.plugin == p {
 			return c
 		}
-		if newest == nil || c.id > newest.id {
-			newest = c
-		}
 	}
-	return newest
+	return all[len(all)-1]
 }
 
 // endPlugin tells the module that p is over and forgets its context, unless the module wants to call proxy_done later.
 func (v *vm) endPlugin(p *pluginConfig) {
-	for _, c := range v.contexts {
-		if c.plugin != p || c.stream != nil {
+	for _, c := range v.plugins() {
+		if c.plugin != p {
 			continue
 		}
 		v.setTick(c.id, 0)

@@ -136,6 +136,17 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	end := r.Body == nil || r.Body == http.NoBody || r.ProtoMajor == 2 && r.ContentLength == 0
 	c := newHTTPClient(r)
 	window := newWindow(p.host.config.BufferLimit)
+	fed := make(chan struct{})
+	var body *feeder
+	var early func(*stream)
+	more := false
+	if end {
+		close(fed)
+	} else {
+		body = newFeeder(r, window, p.opts.Trailers)
+		fed = body.fed
+		early, more = body.early()
+	}
 	var s *stream
 	if !worker.loop.post("request headers", func() {
 		s = p.newStream(worker, r, conn, c, window)
@@ -144,21 +155,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.request.onHeaders(head, end)
+		if early != nil {
+			early(s)
+		}
 	}) {
 		http.Error(w, "hostsim: the host is closed", http.StatusServiceUnavailable)
 		return
 	}
-	// The loop runs the posted steps in order, so s is set in all of them.
-	fed := make(chan struct{})
-	if end {
-		close(fed)
-	} else {
-		f := &feeder{r: r, window: window, trailers: p.opts.Trailers, fed: fed}
-		f.post = func(name string, do func(*stream)) { worker.loop.post(name, func() { do(s) }) }
-		go f.run()
+	if more {
+		// The loop runs steps in the order of their posting, so s is set in all of them.
+		go body.run(func(name string, do func(*stream)) { worker.loop.post(name, func() { do(s) }) })
 	}
 	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
-	how := c.write(r.Context(), w, control, gone)
+	surplus := func() { worker.loop.post("surplus", func() { s.surplus() }) }
+	how := c.write(r.Context(), w, control, worker.loop.done, gone, surplus)
 	window.close()
 	select {
 	case <-fed:

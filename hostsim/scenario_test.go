@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -24,16 +25,38 @@ var rewrite = flag.Bool("rewrite", false, "record what the scenarios show")
 //	chunks: aa | bb       chunked, in pieces
 //	size: 2000000         so many bytes
 //	split: yes            head and body apart
-//	leave: yes            the client leaves instead of waiting for an answer
+//	leave: sb             the client leaves once the module has come to that callback
+//	open: re              what follows "then" happens while this request is where it has come to that callback
+//	ends: no              the module is not told of the stream's end
+//	then                  another request follows, with options of its own
+//	wait: 1200ms          … after so long
+//	configure: a; b       … once the plugin has been given this configuration, and has taken or refused it
+//
+// What was seen stands below a line "----". Where an older Envoy is known to differ, what it shows stands below one more line:
+// "---- 1.36: the reason".
 type scenario struct {
+	name  string
+	intro []string // comments, options and requests, as written
+	acts  []*act
+	want  []string
+	older []olderWant
+	tail  string // the text of older
+}
+
+// act is one request of a scenario.
+type act struct {
 	name    string
-	intro   []string // comments, options and request, as written
 	options map[string]string
 	method  string
 	path    string
 	plan    string
 	headers []string
-	want    []string
+}
+
+// olderWant is what an older Envoy shows instead, and why.
+type olderWant struct {
+	version, reason string
+	want            []string
 }
 
 func readScenario(t *testing.T, file string) *scenario {
@@ -42,34 +65,60 @@ func readScenario(t *testing.T, file string) *scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scenario{name: strings.TrimSuffix(filepath.Base(file), ".txt"), options: map[string]string{}}
-	intro, want, _ := strings.Cut(string(b), "----\n")
-	s.intro = strings.Split(strings.TrimRight(intro, "\n"), "\n")
-	if want != "" {
-		s.want = strings.Split(strings.TrimRight(want, "\n"), "\n")
+	s := &scenario{name: strings.TrimSuffix(filepath.Base(file), ".txt")}
+	intro, rest, _ := strings.Cut(string(b), "----\n")
+	want, older, _ := strings.Cut(rest, "---- ")
+	s.intro = lines(intro)
+	s.want = lines(want)
+	for older != "" {
+		var section string
+		s.tail += "---- "
+		section, older, _ = strings.Cut(older, "---- ")
+		s.tail += section
+		title, text, _ := strings.Cut(section, "\n")
+		version, reason, ok := strings.Cut(title, ": ")
+		if !ok || reason == "" {
+			t.Fatalf("%s: want \"---- VERSION: REASON\", found %q", file, title)
+		}
+		s.older = append(s.older, olderWant{version, reason, lines(text)})
 	}
+	s.acts = []*act{newAct(s.name)}
 	for _, l := range s.intro {
+		a := s.acts[len(s.acts)-1]
 		key, value, ok := strings.Cut(l, ": ")
 		switch {
 		case l == "" || strings.HasPrefix(l, "#"):
+		case l == "then":
+			s.acts = append(s.acts, newAct(fmt.Sprint(s.name, "-", len(s.acts)+1)))
 		case !ok:
-			s.method, s.path, _ = strings.Cut(l, " ")
+			a.method, a.path, _ = strings.Cut(l, " ")
 		case key == "plan":
-			s.plan = value
+			a.plan = value
 		case key == "header":
-			s.headers = append(s.headers, value)
+			a.headers = append(a.headers, value)
 		default:
-			s.options[key] = value
+			a.options[key] = value
 		}
 	}
-	if s.method == "" || s.path == "" {
-		t.Fatalf("%s: no request line", file)
+	for _, a := range s.acts {
+		if a.method == "" || a.path == "" {
+			t.Fatalf("%s: no request line", file)
+		}
 	}
 	return s
 }
 
+func newAct(name string) *act { return &act{name: name, options: map[string]string{}} }
+
+func lines(text string) []string {
+	if text = strings.TrimRight(text, "\n"); text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
 // pieces are the bytes that the client sends, to be written one after another with a pause between.
-func (s *scenario) pieces() []string {
+func (s *act) pieces() []string {
 	var head strings.Builder
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nhost: h.example\r\nuser-agent: t\r\nx-name: %s\r\nx-do: %s\r\n", s.method, s.path, s.name, s.plan)
 	for _, h := range s.headers {
@@ -108,26 +157,105 @@ func (s *scenario) pieces() []string {
 	return []string{head.String() + strings.Join(parts, "")}
 }
 
-// piecePause keeps pieces apart, on the wire and in the proxy.
-const piecePause = 60 * time.Millisecond
+// piecePause bounds the wait for the module to see one piece before the next is sent. Where it does not see them it keeps them apart.
+const piecePause = 300 * time.Millisecond
 
-// play runs the client's part and says what the client saw.
-func (s *scenario) play(t *testing.T, address string) []string {
+// waitFor returns when the module has logged n lines of that stream that begin with prefix, or the time has passed.
+func waitFor(t *testing.T, st stage, name, prefix string, n int, d time.Duration) bool {
 	t.Helper()
-	c := dial(t, address)
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		seen := 0
+		for _, l := range st.peek(t, name) {
+			if strings.HasPrefix(l, prefix) && strings.Contains(l, "end=") {
+				seen++
+			}
+		}
+		if seen >= n {
+			return true
+		}
+	}
+	return false
+}
+
+// play runs all requests and says what the module and the clients saw.
+func (s *scenario) play(t *testing.T, st stage) []string {
+	t.Helper()
+	out := make([][]string, len(s.acts))
+	var open sync.WaitGroup
+	defer open.Wait()
+	for i, a := range s.acts {
+		if d, err := time.ParseDuration(a.options["wait"]); err == nil {
+			time.Sleep(d)
+		}
+		if c := a.options["configure"]; c != "" {
+			st.configure(t, strings.ReplaceAll(c, "; ", "\n")+"\n")
+		}
+		run := func() {
+			client := a.play(t, st)
+			seen := st.lines
+			if a.options["ends"] == "no" {
+				seen = st.peek
+				time.Sleep(piecePause)
+			}
+			out[i] = append(tidy(seen(t, a.name), a.options["size"] != "" || a.path == "/endless"), client...)
+		}
+		where := a.options["open"]
+		if where == "" {
+			run()
+			continue
+		}
+		open.Go(run)
+		if !waitFor(t, st, a.name, where, 1, patience) {
+			t.Errorf("the module never came to %s of %s", where, a.name)
+		}
+	}
+	open.Wait()
+	for i, more := range out {
+		for j := range more {
+			if i > 0 {
+				more[j] = fmt.Sprintf("%d: %s", i+1, more[j])
+			}
+		}
+	}
+	all := slices.Concat(out...)
+	if s.reconfigures() {
+		for _, prefix := range []string{"start ctx=", "plugin_done "} {
+			seen := st.peekRaw(t, prefix)
+			slices.Sort(seen) // threads log in no order
+			for _, l := range seen {
+				all = append(all, "plugin: "+prefix+l)
+			}
+		}
+	}
+	return all
+}
+
+func (s *scenario) reconfigures() bool {
+	return slices.ContainsFunc(s.acts, func(a *act) bool { return a.options["configure"] != "" })
+}
+
+// play runs the client's part of one request and says what the client saw.
+func (s *act) play(t *testing.T, st stage) []string {
+	t.Helper()
+	c := dial(t, st.address())
 	for i, p := range s.pieces() {
 		if i > 0 {
-			time.Sleep(piecePause)
+			waitFor(t, st, s.name, "r", i, piecePause)
 		}
 		c.send(p)
 	}
-	if s.options["leave"] == "yes" {
-		time.Sleep(5 * piecePause)
-		c.Close()
-		return []string{"client: left"}
-	}
-	if s.options["leave"] == "unanswered" {
-		c.SetReadDeadline(time.Now().Add(8 * piecePause))
+	switch leave := s.options["leave"]; leave {
+	case "":
+		ack := st.upstream().ack(s.name)
+		c.received = func() {
+			select {
+			case ack <- struct{}{}:
+			default:
+			}
+		}
+		return c.answer(s.method).describe()
+	case "unanswered":
+		c.SetReadDeadline(time.Now().Add(2 * piecePause))
 		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
 			return []string{"client: got an answer"}
 		} else if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
@@ -135,8 +263,13 @@ func (s *scenario) play(t *testing.T, address string) []string {
 		}
 		c.Close()
 		return []string{"client: no answer, left"}
+	default:
+		if !waitFor(t, st, s.name, leave, 1, patience) {
+			t.Fatalf("the module never came to %s", leave)
+		}
+		c.Close()
+		return []string{"client: left"}
 	}
-	return c.answer(s.method).describe()
 }
 
 // describe leaves out what differs from run to run and from server to server.
@@ -199,13 +332,31 @@ func tidy(lines []string, luck bool) []string {
 // stage is where scenarios play: hostsim, or Envoy.
 type stage interface {
 	address() string
+	upstream() *upstream
+	// configure gives the plugin another configuration.
+	configure(t *testing.T, config string)
+	// peekRaw returns the lines that begin so, without that beginning.
+	peekRaw(t *testing.T, prefix string) []string
+	// peek returns the lines that the stream of that name has logged so far.
+	peek(t *testing.T, name string) []string
 	// lines waits until the stream of that name has ended, and returns its lines.
 	lines(t *testing.T, name string) []string
 }
 
 type simStage struct{ r *rig }
 
-func (s simStage) address() string                          { return s.r.address }
+func (s simStage) address() string                              { return s.r.address }
+func (s simStage) upstream() *upstream                          { return s.r.up }
+func (s simStage) peek(_ *testing.T, name string) []string      { return s.r.book.all(name + " ") }
+func (s simStage) peekRaw(_ *testing.T, prefix string) []string { return s.r.book.all(prefix) }
+
+// configure lets the module refuse: what it says of that is in its lines.
+func (s simStage) configure(_ *testing.T, config string) {
+	if err := s.r.host.Configure([]byte(config)); err != nil {
+		s.r.book.add("refused")
+	}
+}
+
 func (s simStage) lines(t *testing.T, name string) []string { return s.r.end(name) }
 
 const (
@@ -216,17 +367,17 @@ const (
 // simFor builds a host with the options that the scenario names; scenarios with equal options share one.
 func simFor(t *testing.T, s *scenario) stage {
 	r := newRig(t, func(c *Config, o *ProxyOptions) {
-		c.HoldHeaders = s.options["hold"] != "no"
+		c.HoldHeaders = s.acts[0].options["hold"] != "no"
 		c.PluginConfig = []byte(scenarioConfig)
 		c.FailReload = true
 		c.Properties = map[string][]byte{
 			"xds.route_name": []byte("theroute"), "xds.cluster_name": []byte("up"), "xds.virtual_host_name": []byte("vh"),
 			"xds.route_metadata.filter_metadata.cc.policy": []byte("pay"),
 		}
-		o.Trailers = s.options["trailers"] == "yes"
+		o.Trailers = s.acts[0].options["trailers"] == "yes"
 		o.ResponseTimeout, o.IdleTimeout = scenarioTimeout, scenarioIdle
 	})
-	if s.path == "/dead" {
+	if s.acts[0].path == "/dead" {
 		// A second proxy on the same host leads nowhere.
 		r.proxy.pool.address = deadAddress(t)
 	}
@@ -236,13 +387,14 @@ func simFor(t *testing.T, s *scenario) stage {
 const scenarioConfig = "start register probe\nstart every 300\n"
 
 func (s *scenario) key() string {
-	return fmt.Sprint(s.options["hold"], s.options["trailers"], s.path == "/dead")
+	return fmt.Sprint(s.acts[0].options["hold"], s.acts[0].options["trailers"], s.acts[0].path == "/dead")
 }
 
-func TestScenarios(t *testing.T) { runScenarios(t, simFor, true) }
+func TestScenarios(t *testing.T) { runScenarios(t, simFor, "") }
 
-// runScenarios plays every file in testdata/scenarios on a stage and compares with what the file has recorded.
-func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, mayRewrite bool) {
+// runScenarios plays every file in testdata/scenarios on a stage and compares with what the file has recorded for that version of
+// Envoy; "" is hostsim, which follows the newest.
+func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, version string) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
@@ -251,26 +403,36 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, mayR
 	for _, f := range files {
 		s := readScenario(t, f)
 		st := stages[s.key()]
-		if st == nil || s.options["alone"] == "yes" {
+		alone := s.acts[0].options["alone"] == "yes" || s.reconfigures()
+		if st == nil || alone {
 			st = stageFor(t, s)
-			if s.options["alone"] != "yes" {
+			if !alone {
 				stages[s.key()] = st
 			}
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			client := s.play(t, st.address())
-			got := append(tidy(st.lines(t, s.name), s.options["size"] != "" || s.path == "/endless"), client...)
-			if *rewrite && mayRewrite {
-				text := strings.Join(s.intro, "\n") + "\n----\n" + strings.Join(got, "\n") + "\n"
+			got := s.play(t, st)
+			if *rewrite && version == "" {
+				text := strings.Join(s.intro, "\n") + "\n----\n" + strings.Join(got, "\n") + "\n" + s.tail
 				if err := os.WriteFile(f, []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
-			if !slices.Equal(got, s.want) {
-				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(s.want, "\n  "))
+			if want := s.wanted(version); !slices.Equal(got, want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
 		})
 	}
+}
+
+// wanted is what a version of Envoy shows.
+func (s *scenario) wanted(version string) []string {
+	for _, o := range s.older {
+		if strings.HasPrefix(version, o.version+".") {
+			return o.want
+		}
+	}
+	return s.want
 }

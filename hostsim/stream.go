@@ -178,6 +178,15 @@ func (s *stream) cut(details string, flags responseFlags) {
 	s.finish()
 }
 
+// surplus ends a response that the module made longer than its content-length. Envoy would send the rest all the same, for the client to
+// stumble over.
+func (s *stream) surplus() {
+	if s.host().config.Log != nil {
+		s.host().config.Log(s.worker.number, LogError, "the response's body is longer than its content-length: cut")
+	}
+	s.cut("response_longer_than_content_length", 0)
+}
+
 // clientGone ends the stream because the client has left: no response callback tells the module, only the end.
 func (s *stream) clientGone() {
 	if s.done {

@@ -86,6 +86,7 @@ func newVM(h *Host, l *loop, number int) (*vm, error) {
 	v.bind()
 	v.recording = true
 	if _, ok := v.call(v.contexts[0], "_initialize", mod.ExportedFunction("_initialize")); !ok {
+		mod.Close(v.ctx)
 		return nil, &StartError{Stage: "_initialize", Lines: v.startLines, Err: v.failed}
 	}
 	return v, nil

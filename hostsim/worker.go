@@ -89,17 +89,19 @@ func (w *worker) drain(p *pluginConfig) {
 	}
 }
 
+// tickAll ticks every plugin context, whether it has asked for ticks or not.
 func (w *worker) tickAll() {
 	if w.vm == nil {
 		return
 	}
-	for _, id := range w.vm.tickIDs() {
-		w.vm.tick(id)
+	for _, c := range w.vm.plugins() {
+		w.vm.tick(c.id)
 	}
 }
 
-// close ends the loop. A module that never returns from a callback keeps its goroutine, and so its VM.
-func (w *worker) close() {
+// close ends the loop. It is false when the module, or a hook, does not return from a callback: then goroutine and VM stay.
+func (w *worker) close() bool {
+	left := true
 	ended := make(chan struct{})
 	if w.loop.post("close", func() {
 		defer close(ended)
@@ -116,9 +118,11 @@ func (w *worker) close() {
 		select {
 		case <-ended:
 		case <-ctx.Done():
+			left = false
 		}
 	}
 	w.loop.close()
+	return left
 }
 
 const closePatience = 5 * time.Second

@@ -1,13 +1,15 @@
 package envoytest
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -29,16 +31,28 @@ type Options struct {
 	NoHoldHeaders bool
 	// Retries is how often the route repeats a request that got a 5xx or a reset.
 	Retries int
+	// IdleTimeout is stream_idle_timeout; 0 means as in envoy.yaml.
+	IdleTimeout time.Duration
+	// Changes lets [Envoy.Change] replace the filter while Envoy runs. Streams that are
+	// open then go on for Drain, in whole seconds; 0 means a minute.
+	Changes bool
+	Drain   time.Duration
+	// File is the configuration that is changed, below envoy/. Empty: envoy.yaml.
+	File string
+	// Dir is the folder from which relative names in the configuration are taken. Empty:
+	// the current one.
+	Dir string
+	// Edit makes further changes, the last of all. May be nil.
+	Edit func(*Tree)
 }
 
-// configuration returns envoy/envoy.yaml as the options want it, as JSON, with free
-// ports and its access log in the file accessLog.
-func configuration(opts Options, accessLog string) ([]byte, error) {
+// configuration returns the file as the options want it, with free ports and its access log in the file accessLog.
+func configuration(opts Options, accessLog string) (*Tree, error) {
 	root, err := tools.Root()
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(root, "envoy", "envoy.yaml")
+	file := filepath.Join(root, "envoy", cmp.Or(opts.File, "envoy.yaml"))
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -47,35 +61,62 @@ func configuration(opts Options, accessLog string) ([]byte, error) {
 	if err := yaml.Unmarshal(text, &top); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	e := editor{top: top}
+	e := &Tree{top: top}
 	e.ports()
 	e.upstream(opts.Upstream)
-	e.set(accessLog, append(manager, "access_log", 0, "typed_config", "path")...)
+	e.Set(accessLog, Manager.To("access_log", 0, "typed_config", "path")...)
 	e.retries(opts.Retries)
 	e.filter(opts)
+	if opts.IdleTimeout > 0 {
+		e.Set(fmt.Sprintf("%.3fs", opts.IdleTimeout.Seconds()), Manager.To("stream_idle_timeout")...)
+	}
+	if opts.Edit != nil {
+		opts.Edit(e)
+	}
 	if e.err != nil {
 		return nil, fmt.Errorf("%s: %w", file, e.err)
 	}
-	return json.MarshalIndent(top, "", " ")
+	return e, nil
 }
 
+func (e *Tree) scheme() string {
+	if e.Object(Chain...)["transport_socket"] != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// Path leads to a place in a configuration: names of members, indices of a list, and
+// [Named] for the element of a list that has that name.
+type Path []any
+
+// Named is the name of a list's element.
+type Named string
+
+// To returns a longer path.
+func (p Path) To(steps ...any) Path { return append(p[:len(p):len(p)], steps...) }
+
+// Places that the configurations below envoy/ have in common.
 var (
-	listener = []any{"static_resources", "listeners", 0}
-	manager  = append(listener[:3:3], "filter_chains", 0, "filters", 0, "typed_config")
-	filters  = append(manager[:len(manager):len(manager)], "http_filters")
-	host     = append(manager[:len(manager):len(manager)], "route_config", "virtual_hosts", 0)
-	server   = []any{"static_resources", "clusters", 0, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint", "address", "socket_address"}
+	Clusters = Path{"static_resources", "clusters"}
+	Chain    = Path{"static_resources", "listeners", 0, "filter_chains", 0}
+	Manager  = Chain.To("filters", 0, "typed_config")
+	Filters  = Manager.To("http_filters")
+	Host     = Manager.To("route_config", "virtual_hosts", 0)
+	Plugin   = Filters.To(Named("callonce"), "typed_config", "config")
+
+	server = Clusters.To(0, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint", "address", "socket_address")
 )
 
-// editor changes a configuration tree. After the first place that is not there it
-// does nothing more, and err names that place.
-type editor struct {
+// Tree is a configuration that is being changed. After the first place that is not
+// there nothing more is changed, and the start fails with an error that names it.
+type Tree struct {
 	top map[string]any
 	err error
 }
 
-// at returns what stands at a path of member names and indices.
-func (e *editor) at(path ...any) any {
+// At returns what stands at a path.
+func (e *Tree) At(path ...any) any {
 	var node any = e.top
 	for i, step := range path {
 		var next any
@@ -87,6 +128,13 @@ func (e *editor) at(path ...any) any {
 			if list, _ := node.([]any); step < len(list) {
 				next = list[step]
 			}
+		case Named:
+			list, _ := node.([]any)
+			for _, element := range list {
+				if m, _ := element.(map[string]any); m["name"] == string(step) {
+					next = m
+				}
+			}
 		}
 		if next == nil && e.err == nil {
 			e.err = fmt.Errorf("want something at %v, found nothing", path[:i+1])
@@ -96,9 +144,9 @@ func (e *editor) at(path ...any) any {
 	return node
 }
 
-// object returns the object at a path; a detached one after an error.
-func (e *editor) object(path ...any) map[string]any {
-	m, ok := e.at(path...).(map[string]any)
+// Object returns the object at a path; a detached one after an error.
+func (e *Tree) Object(path ...any) map[string]any {
+	m, ok := e.At(path...).(map[string]any)
 	if !ok {
 		if e.err == nil {
 			e.err = fmt.Errorf("want an object at %v, found something else", path)
@@ -108,20 +156,42 @@ func (e *editor) object(path ...any) map[string]any {
 	return m
 }
 
-// set replaces a value that is there.
-func (e *editor) set(value any, path ...any) {
-	e.at(path...)
-	e.object(path[:len(path)-1]...)[path[len(path)-1].(string)] = value
+// Set replaces a member that is there.
+func (e *Tree) Set(value any, path ...any) {
+	e.At(path...)
+	e.Object(path[:len(path)-1]...)[path[len(path)-1].(string)] = value
 }
 
-func (e *editor) ports() {
-	e.set(0, append(listener[:3:3], "address", "socket_address", "port_value")...)
-	e.set(0, "admin", "address", "socket_address", "port_value")
+// Remove removes a member that is there.
+func (e *Tree) Remove(path ...any) {
+	e.At(path...)
+	delete(e.Object(path[:len(path)-1]...), path[len(path)-1].(string))
 }
 
-func (e *editor) upstream(raw string) {
+// Insert puts values before the elements of the list that is there.
+func (e *Tree) Insert(values []any, path ...any) {
+	list, _ := e.At(path...).([]any)
+	e.Set(append(values[:len(values):len(values)], list...), path...)
+}
+
+// Cluster is a cluster named name with one server, "http://IP:PORT".
+func (e *Tree) Cluster(name, raw string) map[string]any {
+	ip, port := e.address(raw)
+	return map[string]any{
+		"name": name, "type": "STATIC", "connect_timeout": "1s",
+		"load_assignment": map[string]any{"cluster_name": name, "endpoints": []any{map[string]any{"lb_endpoints": []any{
+			map[string]any{"endpoint": map[string]any{"address": map[string]any{
+				"socket_address": map[string]any{"address": ip, "port_value": port}}}}}}}},
+	}
+}
+
+func (e *Tree) ports() {
+	e.Set(0, "static_resources", "listeners", 0, "address", "socket_address", "port_value")
+	e.Set(0, "admin", "address", "socket_address", "port_value")
+}
+
+func (e *Tree) address(raw string) (ip string, port int) {
 	u, err := url.Parse(raw)
-	var port int
 	if err == nil && net.ParseIP(u.Hostname()) != nil {
 		port, err = strconv.Atoi(u.Port())
 	}
@@ -129,15 +199,20 @@ func (e *editor) upstream(raw string) {
 		if e.err == nil {
 			e.err = fmt.Errorf("upstream: want http://IP:PORT, got %q", raw)
 		}
-		return
+		return "", 0
 	}
-	address := e.object(server...)
-	address["address"], address["port_value"] = u.Hostname(), port
+	return u.Hostname(), port
 }
 
-func (e *editor) retries(n int) {
-	e.at(append(host, "retry_policy")...)
-	h := e.object(host...)
+func (e *Tree) upstream(raw string) {
+	ip, port := e.address(raw)
+	address := e.Object(server...)
+	address["address"], address["port_value"] = ip, port
+}
+
+func (e *Tree) retries(n int) {
+	e.At(Host.To("retry_policy")...)
+	h := e.Object(Host...)
 	if n == 0 {
 		delete(h, "retry_policy")
 		return
@@ -145,30 +220,19 @@ func (e *editor) retries(n int) {
 	h["retry_policy"] = map[string]any{"retry_on": "5xx", "num_retries": n}
 }
 
-func (e *editor) filter(opts Options) {
-	list, _ := e.at(filters...).([]any)
-	for i := range list {
-		if e.at(append(filters, i, "name")...) != "callonce" {
-			continue
-		}
-		if opts.Plugin == "" {
-			e.set(append(list[:i:i], list[i+1:]...), filters...)
-			return
-		}
-		path := append(filters[:len(filters):len(filters)], i, "typed_config", "config")
-		e.plugin(opts, path)
+func (e *Tree) filter(opts Options) {
+	e.At(Plugin...)
+	if opts.Plugin == "" {
+		list, _ := e.At(Filters...).([]any)
+		e.Set(slices.DeleteFunc(slices.Clone(list), func(f any) bool {
+			m, _ := f.(map[string]any)
+			return m["name"] == "callonce"
+		}), Filters...)
 		return
 	}
-	if e.err == nil {
-		e.err = fmt.Errorf("want an HTTP filter named callonce, found none")
-	}
-}
-
-func (e *editor) plugin(opts Options, path []any) {
-	path = path[:len(path):len(path)]
-	e.set(opts.Plugin, append(path, "vm_config", "code", "local", "filename")...)
-	e.set(!opts.NoHoldHeaders, append(path, "allow_on_headers_stop_iteration")...)
+	e.Set(opts.Plugin, Plugin.To("vm_config", "code", "local", "filename")...)
+	e.Set(!opts.NoHoldHeaders, Plugin.To("allow_on_headers_stop_iteration")...)
 	if opts.Config != "" {
-		e.set(opts.Config, append(path, "configuration", "value")...)
+		e.Set(opts.Config, Plugin.To("configuration", "value")...)
 	}
 }

@@ -7,6 +7,7 @@
 package envoytest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,8 +36,10 @@ var ErrRefused = errors.New("envoy refused its configuration")
 // Envoy is a running Envoy.
 type Envoy struct {
 	process *child.Process
+	opts    Options
 	dir     string // holds its files; removed by Close
 	admin   string // URL
+	scheme  string // of the listener
 	url     string
 }
 
@@ -50,7 +53,7 @@ func Start(opts Options) (*Envoy, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Envoy{dir: dir}
+	e := &Envoy{opts: opts, dir: dir}
 	if err := e.start(binary, opts); err != nil {
 		e.Close()
 		return nil, err
@@ -59,11 +62,19 @@ func Start(opts Options) (*Envoy, error) {
 }
 
 func (e *Envoy) start(binary string, opts Options) error {
-	config, err := configuration(opts, e.file("access.log"))
+	tree, err := configuration(opts, e.file("access.log"))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(e.file("envoy.json"), config, 0o600); err != nil {
+	e.scheme = tree.scheme()
+	drain := time.Second
+	if opts.Changes {
+		drain = cmp.Or(opts.Drain, time.Minute)
+		if err := e.moveListeners(tree); err != nil {
+			return err
+		}
+	}
+	if err := writeJSON(e.file("envoy.json"), tree.top); err != nil {
 		return err
 	}
 	cmd := exec.Command(binary,
@@ -72,7 +83,8 @@ func (e *Envoy) start(binary string, opts Options) error {
 		"--use-dynamic-base-id",
 		"--admin-address-path", e.file("admin"),
 		"--file-flush-interval-msec", "20",
-		"--drain-time-s", "1", "--parent-shutdown-time-s", "2")
+		"--drain-time-s", strconv.Itoa(int(drain.Seconds())), "--parent-shutdown-time-s", "120")
+	cmd.Dir = opts.Dir
 	if e.process, err = child.Start("envoy", cmd, nil); err != nil {
 		return err
 	}
@@ -124,7 +136,7 @@ func (e *Envoy) listenerURL() (string, error) {
 		return "", fmt.Errorf("envoy's list of listeners: want 1, got %d: %s", len(listeners.Statuses), text)
 	}
 	socket := listeners.Statuses[0].Address.Socket
-	return fmt.Sprintf("http://%s:%d", socket.Address, socket.Port), nil
+	return fmt.Sprintf("%s://%s:%d", e.scheme, socket.Address, socket.Port), nil
 }
 
 // Admin asks Envoy's admin interface and returns the answer's body; an error when
@@ -148,7 +160,8 @@ func (e *Envoy) Admin(method, path string) (string, error) {
 	return string(body), err
 }
 
-// URL is where clients reach it: "http://host:port" without a slash at its end.
+// URL is where clients reach it: "http://host:port" without a slash at its end, https
+// where the listener has a transport socket.
 func (e *Envoy) URL() string { return e.url }
 
 // PID is Envoy's process id.

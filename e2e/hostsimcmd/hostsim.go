@@ -34,6 +34,8 @@ type Options struct {
 	Upstream string
 	// Workers is the number of worker VMs; 0 means 2.
 	Workers int
+	// More are further flags: --route NAME, --metadata KEY=VALUE, --property PATH=VALUE.
+	More []string
 	// Echo takes what hostsim prints: its progress and its access log. May be nil.
 	Echo io.Writer
 }
@@ -50,12 +52,12 @@ func Start(ctx context.Context, opts Options) (*Hostsim, error) {
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(opts.Binary, "serve",
+	cmd := exec.Command(opts.Binary, append([]string{"serve",
 		"--plugin", opts.Plugin,
 		"--config", opts.Config,
 		"--listen", opts.Listen,
 		"--workers", strconv.Itoa(opts.Workers),
-		"--upstream", opts.Upstream)
+		"--upstream", opts.Upstream}, opts.More...)...)
 	process, err := child.Start("hostsim", cmd, opts.Echo)
 	if err != nil {
 		return nil, err

@@ -9,12 +9,20 @@ import (
 	"sync"
 )
 
-// Python returns a Python interpreter that has the official MCP client, at the
+// Python returns a Python interpreter that has the official MCP client 1.x, at the
 // versions of tools/requirements.txt; it is installed when it is not there yet.
 func Python() (string, error) { return python() }
 
-var python = sync.OnceValues(func() (string, error) {
-	file, err := path("tools", "requirements.txt")
+// Python2 is Python with the client 2.x, at the versions of tools/requirements-2.txt.
+func Python2() (string, error) { return python2() }
+
+var (
+	python  = sync.OnceValues(func() (string, error) { return pythonWith("python", "requirements.txt") })
+	python2 = sync.OnceValues(func() (string, error) { return pythonWith("python-mcp2", "requirements-2.txt") })
+)
+
+func pythonWith(name, requirements string) (string, error) {
+	file, err := path("tools", requirements)
 	if err != nil {
 		return "", err
 	}
@@ -22,14 +30,14 @@ var python = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := installed("python", pins, func(ctx context.Context, dir string) error {
+	dir, err := installed(name, pins, func(ctx context.Context, dir string) error {
 		return venv(ctx, dir, "-r", file)
 	})
 	if err != nil {
 		return "", err
 	}
 	return filepath.Join(dir, "bin", "python"), nil
-})
+}
 
 // Node is a Node.js of version 22 and the folder of the packages in
 // tools/package-lock.json.

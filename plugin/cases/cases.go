@@ -5,7 +5,12 @@
 // it; what a package shows alone is tested there.
 package cases
 
-import "testing"
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
 
 // Setup is what a case wants to stand behind.
 type Setup struct {
@@ -14,6 +19,41 @@ type Setup struct {
 	Workers       int    // 0 = 2
 	NoHoldHeaders bool   // a host that cannot hold headers while a body is read
 	Retries       int    // the route's own retries on 5xx and resets
+
+	Faults      bool          // the filter with faults to order (plugin/proxy/faults_wasip1.go)
+	Changes     bool          // Proxy.Change will be called
+	Drain       time.Duration // how long an old configuration goes on with its streams; 0 = a minute
+	IdleTimeout time.Duration // ends a stream on which nothing moves; 0 = minutes
+
+	Routes  []Route // besides the one named mcp, which takes what none of them does
+	Canary  string  // another version of the server: takes about half of the calls of every route
+	Callers bool    // the proxy verifies tokens and client certificates: it is a Verifier
+}
+
+// Route takes the requests whose header x-route has a value.
+type Route struct {
+	When   string // the value, and the route's name
+	Policy string // metadata callonce/policy, "" = none
+}
+
+// Caller is who sends a request, by what a Verifier can check.
+type Caller struct {
+	Issuer, Subject string // of a token that is right, "" = none; the issuer is First or Second
+	Tenant          string // the token's claim tenant
+	URI             string // in the client certificate, "" = no certificate
+	Stranger        bool   // the certificate was shown, and not validated
+}
+
+// The issuers whose tokens a Verifier takes.
+const (
+	First  = "https://first.example"
+	Second = "https://second.example"
+)
+
+// Verifier is a Proxy that knows callers by tokens and certificates.
+type Verifier interface {
+	// Caller gives what sends requests as a caller, until the test ends.
+	Caller(t testing.TB, c Caller) http.RoundTripper
 }
 
 // Proxy is a running front.
@@ -26,6 +66,12 @@ type Proxy interface {
 	// key_hash and details; "" or "-" where a field is unset.
 	AccessLog(t testing.TB) []map[string]string
 	Logs() string
+	// Change gives the filter another configuration or, where faults differs from what
+	// serves, other code, and returns when requests on new connections get it. Streams that
+	// are open go on as they are.
+	Change(t testing.TB, config string, faults bool)
+	// Memory is what the proxy uses, in bytes: the workers' VMs, or the whole process.
+	Memory(t testing.TB) int64
 	Close()
 }
 
@@ -47,7 +93,7 @@ type Case struct {
 }
 
 // All is every case that a proxy shows.
-var All = append(append(append([]Case{}, duplicates...), layer...), canon...)
+var All = slices.Concat(duplicates, layer, canon, refused, scopes, framing, responses, rounds, streams, holders, changes, limits)
 
 // Run runs the cases that want accepts, each as a subtest.
 func Run(t *testing.T, f Front, want func(Case) bool) {

@@ -1,7 +1,7 @@
 package cases
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -38,14 +38,27 @@ func newClient(t testing.TB, p Proxy) *client {
 type headers []string
 
 func (c *client) do(method, body string, h headers) reply {
-	req, err := http.NewRequest(method, c.url, bytes.NewReader([]byte(body)))
+	res, err := c.open(context.Background(), method, strings.NewReader(body), h)
+	if err != nil {
+		return reply{Err: err}
+	}
+	return readAll(res)
+}
+
+func readAll(res *http.Response) reply {
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header, string(b), err}
+}
+
+// open sends a request and gives its answer as soon as that begins. A body that is no
+// strings.Reader has no length: it goes in chunks.
+func (c *client) open(ctx context.Context, method string, body io.Reader, h headers) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url, body)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	req.GetBody = nil // Go's transport would repeat a request that has an Idempotency-Key
-	if body == "" {
-		req.Body = http.NoBody
-	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	for i := 0; i < len(h); i += 2 {
@@ -56,13 +69,7 @@ func (c *client) do(method, body string, h headers) reply {
 		}
 		req.Header[name] = append(req.Header[name], h[i+1])
 	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return reply{Err: err}
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	return reply{res.StatusCode, res.Header, string(b), err}
+	return c.http.Do(req)
 }
 
 func (c *client) post(body string, h ...string) reply { return c.do("POST", body, h) }
@@ -172,6 +179,22 @@ func wantRuns(t testing.TB, u *upstream, want int) {
 	t.Helper()
 	if got := u.Runs(); got != want {
 		t.Fatalf("the tool ran %d times, expected %d", got, want)
+	}
+}
+
+// wantCount waits until a counter says so: a worker counts what it did right after, so
+// a client can be quicker.
+func wantCount(t testing.TB, p Proxy, name string, labels map[string]string, want int64) {
+	t.Helper()
+	var got int64
+	for end := time.Now().Add(longest); ; time.Sleep(5 * time.Millisecond) {
+		if got = p.Counter(t, name, labels); got == want {
+			return
+		}
+		if got > want || time.Now().After(end) {
+			t.Errorf("%s%v: counted %d, expected %d", name, labels, got, want)
+			return
+		}
 	}
 }
 

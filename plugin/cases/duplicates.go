@@ -13,11 +13,13 @@ import (
 // Duplicates and ids.
 var duplicates = []Case{
 	{1, "four-at-once-under-four-ids", true, fourAtOnce},
+	{2, "two-calls-in-flight-under-one-id", false, oneID},
 	{3, "two-principals", true, twoPrincipals},
 	{4, "the-asking-id-is-put-in", true, askingID},
 	{5, "reset-after-the-run", true, resetAfterRun},
 	{7, "two-calls-repeated-in-order", true, repeatedInOrder},
 	{8, "event-stream-without-the-response", true, noResponse},
+	{10, "the-mesh's-own-retries", true, meshRetries},
 }
 
 func fourAtOnce(t *testing.T, f Front) {
@@ -60,6 +62,56 @@ func fourAtOnce(t *testing.T, f Front) {
 	}
 	wantReplay(t, c.call("200", "charge", `{"amount":5}`, "k1"))
 	wantRuns(t, u, 1)
+}
+
+func oneID(t *testing.T, f Front) {
+	for name, keys := range map[string][2]string{"without keys": {"", ""}, "with keys": {"a", "b"}} {
+		t.Run(name, func(t *testing.T) {
+			both := newGate()
+			c, u, _ := serve(t, f, func(w http.ResponseWriter, s seen) {
+				if both.wait(s) {
+					writeJSON(w, `{"jsonrpc":"2.0","id":`+s.ID+`,"result":{"structuredContent":`+s.Args+`}}`)
+				}
+			})
+			args := [2]string{`{"for":"ada"}`, `{"for":"bob"}`}
+			var calls [2]*underway
+			for i := range calls {
+				h := headers{"Mcp-Session-Id", "one"}
+				if keys[i] != "" {
+					h = append(h, "Idempotency-Key", keys[i])
+				}
+				calls[i] = c.begin(toolCall("1", "charge", args[i]), h...)
+			}
+			u.await(t, 2)
+			both.open()
+			for i, call := range calls {
+				r := call.wait(t)
+				wantFirst(t, r)
+				if want := `"structuredContent":` + args[i]; !strings.Contains(r.Body, want) || idOf(t, r) != "1" {
+					t.Errorf("call %d: expected %s under the id 1, found %s", i, want, r.Body)
+				}
+			}
+			wantRuns(t, u, 2)
+		})
+	}
+}
+
+func meshRetries(t *testing.T, f Front) {
+	u := newUpstream(t, func(w http.ResponseWriter, s seen) { w.WriteHeader(503) })
+	c := newClient(t, f.Start(t, Setup{Config: plain, Upstream: u.URL, Retries: 2}))
+	if r := c.call("1", "charge", `{}`, "k"); r.Status != 503 || r.isRefusal() != "" {
+		t.Fatalf("expected the server's 503, found %d %s", r.Status, r.Body)
+	}
+	wantRuns(t, u, 1)
+	wantRefusal(t, c.call("2", "charge", `{}`, "k"), 409, "idempotency_outcome_unknown")
+	wantRuns(t, u, 1)
+	// The route does retry: what nobody guards is sent as often as the mesh likes.
+	if r := c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, "Mcp-Method", "tools/list"); r.Status != 503 {
+		t.Fatalf("expected the server's 503, found %d %s", r.Status, r.Body)
+	}
+	if n := len(u.Seen()); n != 1+3 {
+		t.Errorf("the route sent another request %d times, expected 3", n-1)
+	}
 }
 
 func twoPrincipals(t *testing.T, f Front) {
@@ -125,9 +177,7 @@ func resetAfterRun(t *testing.T, f Front) {
 	}
 	wantRefusal(t, c.call("9", "charge", `{"other":1}`, "k"), 409, "idempotency_key_conflict")
 	wantRuns(t, u, 1)
-	if n := p.Counter(t, "mcp_gateway_idempotency_total", map[string]string{"outcome": "unknown_outcome", "server": "s", "namespace": "cases"}); n != 5 {
-		t.Errorf("counted %d repeats of an unknown outcome, expected 5", n)
-	}
+	wantCount(t, p, "mcp_gateway_idempotency_total", map[string]string{"outcome": "unknown_outcome", "server": "s", "namespace": "cases"}, 5)
 }
 
 func repeatedInOrder(t *testing.T, f Front) {

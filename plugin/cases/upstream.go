@@ -18,8 +18,9 @@ type seen struct {
 	ID     string // token of the JSON-RPC id
 	Tool   string
 	Args   string
-	Rpc    string // JSON-RPC method
-	Run    int    // number of this run, from 1; 0 for what is no tool call
+	Rpc    string          // JSON-RPC method
+	Run    int             // number of this run, from 1; 0 for what is no tool call
+	Gone   <-chan struct{} // closed when nobody waits for the answer any more
 }
 
 // upstream is a scripted MCP server that counts how often its tools really ran.
@@ -38,7 +39,7 @@ func newUpstream(t testing.TB, answer func(w http.ResponseWriter, s seen)) *upst
 		if err != nil {
 			return // the body never came whole: no server runs a tool on that
 		}
-		s := seen{Method: r.Method, Header: r.Header, Body: string(b)}
+		s := seen{Method: r.Method, Header: r.Header, Body: string(b), Gone: r.Context().Done()}
 		var m struct {
 			ID     json.RawMessage
 			Method string
@@ -75,6 +76,19 @@ func (u *upstream) Seen() []seen {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return append([]seen(nil), u.seen...)
+}
+
+// forget drops what was seen, so that a long test does not keep it all.
+func (u *upstream) forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.seen = nil
+}
+
+// await returns when a tool has run so often.
+func (u *upstream) await(t testing.TB, runs int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(runs, " runs"), func() bool { return u.Runs() >= runs })
 }
 
 // Close ends the server without waiting for handlers that hang on purpose.

@@ -24,6 +24,7 @@ type Guard struct {
 	tokens  uint32
 	holding holding
 	probing map[*Stream]struct{} // held headers whose body callback has not come yet
+	late    map[*Stream]struct{} // judged; go on outside of their callbacks
 
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
@@ -39,6 +40,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		counts:  newCounts(config.Namespace, m),
 		waiting: map[ledger.Token]*Stream{},
 		probing: map[*Stream]struct{}{},
+		late:    map[*Stream]struct{}{},
 		servers: map[string]string{},
 	}
 	for _, p := range config.Policies {
@@ -156,6 +158,9 @@ func (g *Guard) Tick(now ledger.Mono) {
 			g.fault(f)
 		}
 	}()
+	for s := range g.probing {
+		s.ticks++
+	}
 	g.Look()
 	g.store.Tick(now)
 }

@@ -43,6 +43,15 @@ func (s *Stream) isProbing() bool {
 	return is
 }
 
+// isLate reports whether the request waits for Look to let it go on.
+func (s *Stream) isLate() bool {
+	if len(s.g.late) == 0 {
+		return false
+	}
+	_, is := s.g.late[s]
+	return is
+}
+
 // Look is called outside any stream's callback, soon after Host.Wake and at every
 // tick. A request of which more has arrived than its headers, and whose body callback
 // has not come, is stuck: this proxy cannot hold headers.
@@ -50,6 +59,21 @@ func (g *Guard) Look() {
 	for s := range g.probing {
 		s.look()
 	}
+	for s := range g.late {
+		delete(g.late, s)
+		if s.host.Enter() == nil {
+			_ = s.host.Resume()
+		}
+	}
+}
+
+// later lets a request go on from outside its callbacks. Envoy 1.40 was seen to lose
+// the whole body of a request that was resumed by Look, and then, in the course of
+// that, let go on by its trailers.
+func (s *Stream) later() Action {
+	s.g.late[s] = struct{}{}
+	s.host.Wake()
+	return Pause
 }
 
 func (s *Stream) look() {
@@ -62,16 +86,22 @@ func (s *Stream) look() {
 	}
 }
 
+// bodilessTicks is how many ticks a request of unknown length may wait for a sign
+// whether this proxy holds headers. One without a body gives none.
+const bodilessTicks = 2
+
 func (s *Stream) lookOnce() (a Action) {
 	defer s.contain(&a)
 	if s.g.holding == untold && s.host.TotalSize() > s.sizeAtHead {
 		s.g.holding = notHeld
 		s.g.log("this proxy does not hold headers while a body is read: the server sees them before the call is judged. Set allow_on_headers_stop_iteration: true where the proxy has it")
 	}
-	if s.g.holding != notHeld {
+	bodiless := s.g.holding == untold && s.ticks >= bodilessTicks && s.head.length <= 0
+	if s.g.holding != notHeld && !bodiless {
 		return Pause
 	}
 	delete(s.g.probing, s)
+	s.stuck = true
 	return s.goAhead()
 }
 

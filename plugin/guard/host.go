@@ -77,9 +77,11 @@ var (
 	propRoutePolicy = []string{"xds", "route_metadata", "filter_metadata", "callonce", "policy"}
 	propVirtualHost = []string{"xds", "virtual_host_name"}
 	propPeerDigest  = []string{"connection", "sha256_peer_certificate_digest"}
-	// The rbac filter's verdict on a shadow rule named callonce_peer_ (envoy/README.md).
+	// The rbac filter's verdict on its shadow rules, whose stat prefix must be
+	// callonce_peer_ (envoy/mtls-jwt.yaml).
 	propPeerValidated = []string{"metadata", "filter_metadata", "envoy.filters.http.rbac", "callonce_peer_shadow_engine_result"}
 
-	propDetails = []string{"response", "code_details"}
-	propFlags   = []string{"response", "flags"}
+	propDetails  = []string{"response", "code_details"}
+	propFlags    = []string{"response", "flags"}
+	propAttempts = []string{"upstream", "request_attempt_count"}
 )

@@ -102,6 +102,9 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.refuse(refusal, detail)
 	}
 	if s.policy.ForwardKey != "" && s.ahead {
+		if s.g.holding != notHeld {
+			return s.refuse(&mcp.Unavailable, "") // gone for want of a sign: the next time there is one
+		}
 		return s.refuse(&mcp.NeverHeld, "")
 	}
 	fingerprint := s.fingerprint(r)

@@ -394,6 +394,9 @@ func TestFaults(t *testing.T) {
 			x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
 			x.panicsIn = method
 			x.answer(200, "application/json", okResult)
+			if want := map[string]int{"ResponseHeaders": 503}[method]; x.status != want {
+				t.Errorf("a refusal in the answer's place: expected status %d, found %d %s", want, x.status, x.reply)
+			}
 			w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
 			if len(w.logs) != 1 || !strings.Contains(w.logs[0], "index out of range") {
 				t.Errorf("the log: %q", w.logs)

@@ -35,8 +35,8 @@ type readAlong struct {
 
 // ResponseHeaders is called with the answer's headers; end says that there is no
 // body.
-func (s *Stream) ResponseHeaders(end bool) Action {
-	defer s.containLate()
+func (s *Stream) ResponseHeaders(end bool) (a Action) {
+	defer s.containHead(&a)
 	if s.stage == reading || s.stage == asking {
 		// Answered before the call was judged, by the proxy or by a server that had only the
 		// headers: the body must not follow.
@@ -93,7 +93,8 @@ func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
 	details, _ := s.host.Property(propDetails)
 	if string(details) != viaUpstream {
 		flags, _ := s.host.Property(propFlags)
-		if nothingSent(string(details), flags) {
+		attempts, _ := s.host.Property(propAttempts)
+		if nothingSent(string(details), flags, attempts) {
 			return ledger.Release, true
 		}
 		return ledger.BuryUnknown, true

@@ -153,46 +153,6 @@ func TestSettledWithTheLastByte(t *testing.T) {
 	}
 }
 
-// The proxy's own replies free the key only where they prove that nothing was sent.
-func TestProxyReplies(t *testing.T) {
-	bit := func(n uint) string {
-		b := make([]byte, 8)
-		b[n/8] = 1 << (n % 8)
-		return string(b)
-	}
-	for _, c := range []struct {
-		details, flags string
-		free           bool
-	}{
-		{"route_not_found", bit(8), true},
-		{"cluster_not_found", bit(26), true},
-		{"no_healthy_upstream", bit(1), true},
-		{"upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Connection_refused}", bit(5), true},
-		{"upstream_reset_before_response_started{overflow}", bit(7), true},
-		{"upstream_reset_before_response_started{overflow}", bit(5), false},
-		{"upstream_reset_before_response_started{remote_connection_failure|x}", "\x22\x00\x00\x00\x00\x00\x00\x00", false},
-		{"upstream_reset_before_response_started{connection_termination}", bit(6), false},
-		{"upstream_response_timeout", bit(2), false},
-		{"no_healthy_upstream_", bit(1), false},
-		{"no_healthy_upstream", "", false},
-		{"", bit(1), false},
-	} {
-		t.Run(c.details, func(t *testing.T) {
-			w := newWorld(t)
-			g := w.worker(plain)
-			x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
-			x.properties["response.code_details"], x.properties["response.flags"] = c.details, c.flags
-			x.answer(503, "text/plain", "no")
-			x = w.send(g, toolCall("2", `{}`), "idempotency-key", "k")
-			if c.free {
-				x.wantSent()
-			} else {
-				x.wantRefused(409, "idempotency_outcome_unknown")
-			}
-		})
-	}
-}
-
 // A holder that was silent for longer than its lease has lost the key: its late word
 // is refused and counted, once.
 func TestLateHolder(t *testing.T) {

@@ -32,9 +32,11 @@ type Stream struct {
 	advert *advertising // nil but for the answers that gain one
 
 	sizeAtHead uint64 // what had arrived when the headers came
+	ticks      int    // since then, while nothing tells whether this proxy holds headers
 	ahead      bool   // the headers went on before the body was judged
 	asked      bool   // the ledger was asked; place is where the guard keeps the stream
 	place      int
+	stuck      bool // and they did so only when Look found that they were stuck
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
@@ -67,7 +69,9 @@ func (s *Stream) Reuse(id uint32) {
 
 // Finished reports whether nothing is left to do: no other callback matters then, not
 // even Done.
-func (s *Stream) Finished() bool { return s.stage == passing && !s.asked && !s.isProbing() }
+func (s *Stream) Finished() bool {
+	return s.stage == passing && !s.asked && !s.isProbing() && !s.isLate()
+}
 
 // RequestHeaders is called once; end says that there is no body.
 func (s *Stream) RequestHeaders(end bool) (a Action) {
@@ -126,7 +130,10 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 		return s.heldElsewhere()
 	}
 	s.bodyCame()
-	return s.read(size)
+	if a = s.read(size); a == Continue && s.stuck {
+		return s.later()
+	}
+	return a
 }
 
 // heldElsewhere is what the rest of a request does that has been judged.
@@ -160,6 +167,7 @@ func (s *Stream) Done() {
 	if s.asked {
 		s.g.leave(s)
 	}
+	delete(s.g.late, s)
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
@@ -210,8 +218,26 @@ func (s *Stream) mayBeGuarded() bool {
 	return s.call.guarded || s.head.keyed || s.policy.MustGuard
 }
 
-// containLate is contain for what comes after the request went on: the answer passes,
-// the key is buried.
+// containHead is contain for the answer's headers, in whose place a refusal can still
+// go out.
+func (s *Stream) containHead(a *Action) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.g.fault(fault)
+	was := s.stage
+	s.stage = passing
+	if was == forwarded {
+		s.bury()
+		if !s.policy.Observe {
+			*a = s.refuseFault()
+		}
+	}
+}
+
+// containLate is contain for what comes later still: the answer passes, the key is
+// buried.
 func (s *Stream) containLate() {
 	fault := recover()
 	if fault == nil {

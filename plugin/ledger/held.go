@@ -33,9 +33,9 @@ const (
 	placeSlots = 2 * placesKept
 )
 
-// One place for so many of the cap: with 32 workers a part of it stays free of them.
-// Tests that want small caps to be held ahead of change them.
-var entriesForAPlace, inFlightForAPlace int32 = 64, 32
+// A worker holds one place for so many of a cap, so that 32 workers hold at most half of
+// it. Tests that want places of small caps change it.
+var capForAPlace int32 = 64
 
 // ahead says how many places of each kind may be held at a level. Small caps stay exact,
 // and where entries are given up nothing may look used that is not.
@@ -44,11 +44,11 @@ func (l *Limits) ahead(level int) counts {
 		return counts{}
 	}
 	c := l.caps(level)
-	few := func(limit, each int32) int32 { return min(limit/each, placesAhead) }
-	d := counts{entries: few(c.entries, entriesForAPlace), inFlight: few(c.inFlight, inFlightForAPlace)}
+	few := func(limit int32) int32 { return min(limit/capForAPlace, placesAhead) }
+	d := counts{entries: few(c.entries), inFlight: few(c.inFlight)}
 	d.tombs = d.inFlight
 	if c.tombs > 0 {
-		d.tombs = min(d.tombs, few(c.tombs, inFlightForAPlace))
+		d.tombs = min(d.tombs, few(c.tombs))
 	}
 	return d
 }

@@ -39,6 +39,7 @@ type self struct {
 	incarnation uint64 // 0 = no place
 	signed      Mono   // last sign of life
 	lease       Mono   // as last signed
+	home        int    // the place that it had last
 }
 
 func (s *Shared) holderKey(place int) string { return s.prefix + "h/" + strconv.Itoa(place) }
@@ -82,10 +83,31 @@ func (s *Shared) sign(lease, now Mono) {
 	s.self.signed, s.self.lease = now, lease
 }
 
-// enlist takes a place. Where all are taken the worker claims nothing, and tries again
+// retire gives the place of a worker that holds nothing back. Each configuration that
+// still drains is a holder of its own: if all kept their places while idle, a
+// hundred changes on a few workers would leave none.
+func (s *Shared) retire() {
+	if s.self.incarnation == 0 {
+		return
+	}
+	key := s.holderKey(placeOf(s.self.incarnation))
+	v, cas, found, err := s.table.Get(key)
+	if err != nil {
+		return
+	}
+	if found && holderRecord(v).valid() && holderRecord(v).incarnation() == s.self.incarnation {
+		if _, err := s.table.Set(key, appendHolder(nil, s.self.incarnation, never, s.self.lease), cas); err != nil {
+			return
+		}
+	}
+	s.self = self{home: placeOf(s.self.incarnation)}
+}
+
+// enlist takes a place, its last one if that is free. Where all are taken the worker claims nothing, and tries again
 // at its next claim.
 func (s *Shared) enlist(lease, now Mono) {
-	for place := range s.layout.Holders {
+	for i := range s.layout.Holders {
+		place := (s.self.home + i) % s.layout.Holders
 		v, cas, found, err := s.table.Get(s.holderKey(place))
 		if err != nil {
 			return
@@ -106,11 +128,14 @@ func (s *Shared) enlist(lease, now Mono) {
 			return
 		}
 		if done {
-			s.self = self{incarnation, now, lease}
+			s.self = self{incarnation, now, lease, place}
 			return
 		}
 	}
-	s.log("no place for another worker: its calls are refused")
+	if !s.warned["h"] {
+		s.warned["h"] = true
+		s.log("no place for another worker: its calls are refused until one that is gone has been silent for long enough")
+	}
 }
 
 // orphaned reports whether a call in flight has lost its holder. A table that cannot

@@ -91,6 +91,30 @@ func TestPlaceTaken(t *testing.T) {
 	sound(t, w)
 }
 
+// A worker that holds nothing keeps no place: however many configurations drain,
+// those that claim find one.
+func TestIdleKeepsNoPlace(t *testing.T) {
+	layout := tiny
+	layout.Holders = 1
+	w := newWorld(1, layout, 2)
+	a, b := w.worker[0], w.worker[1]
+	want(t, "first", a.ask(claimOf(0)).Verdict, First)
+	a.tick()
+	want(t, "while it is held", b.ask(claimOf(1)).Verdict, RefusedUnavailable)
+	if got := a.settle(a.streams[0], Complete, 60); got != Applied {
+		t.Fatalf("settled: %d", got)
+	}
+	a.tick()
+	want(t, "after it", b.ask(claimOf(1)).Verdict, First)
+	want(t, "a's key", b.ask(claimOf(0)).Verdict, Replay)
+	if got := b.settle(b.streams[0], Complete, 60); got != Applied {
+		t.Fatalf("settled: %d", got)
+	}
+	b.tick()
+	want(t, "a again", a.ask(claimOf(2)).Verdict, First)
+	sound(t, w)
+}
+
 // Two policies of different leases: the longer counts for the place, each for its own
 // entries.
 func TestLeaseOfEach(t *testing.T) {
@@ -155,6 +179,7 @@ func TestLostSettlement(t *testing.T) {
 		for n := range 40 {
 			w := newWorld(1, tiny, 2)
 			k := w.worker[0]
+			k.store.live = nil // nobody else knows what became of the stream
 			claimed := false
 			faulty(w, n, func() {
 				claimed = k.ask(claimOf(0)).Verdict == First

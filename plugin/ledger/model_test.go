@@ -14,6 +14,7 @@ import (
 type model struct {
 	entries map[int]*modelEntry
 	last    [2]Mono // signs of life
+	retired [2]bool // a worker that held nothing at its tick: it has no place until it claims
 	rings   [2]modelRing
 	sweeper int
 	swept   Mono
@@ -165,8 +166,8 @@ func (m *model) ask(key int, c *Claim, by int, now Mono) (Verdict, *modelEntry) 
 		}
 		attempt = e.attempt + 1
 	}
-	if now-m.last[by] >= Mono(c.Terms.Lease)/2 {
-		m.last[by] = now
+	if m.retired[by] || now-m.last[by] >= Mono(c.Terms.Lease)/2 {
+		m.last[by], m.retired[by] = now, false
 	}
 	if !m.room(key, c) {
 		return RefusedCapacity, nil
@@ -201,7 +202,7 @@ func (m *model) settle(e *modelEntry, ev Event, size, pieces, piece int, now Mon
 }
 
 func (m *model) tick(k *worker, now Mono) {
-	m.last[k.n] = now
+	m.last[k.n], m.retired[k.n] = now, len(k.streams) == 0
 	for _, e := range m.entries {
 		if e.state == InFlight && e.holder == k.n && !k.live(e.f.token) {
 			m.bury(e, Unknown, now)

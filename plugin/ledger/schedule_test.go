@@ -50,8 +50,8 @@ func characterOf(seed uint64) character {
 func play(seed uint64, c character) (w *world) {
 	w = newWorld(seed, tiny, c.workers)
 	if c.ahead {
-		entriesForAPlace, inFlightForAPlace = 2, 2
-		defer func() { entriesForAPlace, inFlightForAPlace = 64, 32 }()
+		capForAPlace = 2
+		defer func() { capForAPlace = 64 }()
 	}
 	for range c.steps {
 		if w.broken != nil {

@@ -49,6 +49,9 @@ func (s *Shared) Tick(now Mono) {
 	s.abandoned()
 	s.retry()
 	s.letGo(false)
+	if len(s.open.list) == 0 && len(s.pending) == 0 {
+		s.retire()
+	}
 	if s.lead(now) {
 		s.sweeping = true
 		defer s.rest()

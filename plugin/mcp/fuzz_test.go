@@ -70,9 +70,12 @@ func FuzzRequest(f *testing.F) {
 
 // isToolCall is by encoding/json, for a text that the strict reader has passed.
 func isToolCall(body []byte) bool {
-	var m map[string]any
-	_, err := canonical.Append(nil, body)
-	return err == nil && json.Unmarshal(body, &m) == nil && m["method"] == "tools/call"
+	var m map[string]json.RawMessage
+	if _, err := canonical.Append(nil, body); err != nil || json.Unmarshal(body, &m) != nil {
+		return false
+	}
+	var method any
+	return json.Unmarshal(m["method"], &method) == nil && method == "tools/call"
 }
 
 func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with mcp.Shape) {

@@ -17,8 +17,7 @@ type reader struct {
 	mistakes Mistakes
 }
 
-// member is one line of a table of members: its name and what reads it. A nil
-// read marks a member of the grammar that this version does not serve yet.
+// member is one line of a table of members: its name and what reads it.
 type member struct {
 	name string
 	read func(n canonical.Node, at string)
@@ -87,23 +86,18 @@ func (r *reader) members(n canonical.Node, at string, table []member) {
 		name := string(r.doc.Name(m))
 		where := child(at, name)
 		i := slices.IndexFunc(table, func(t member) bool { return t.name == name })
-		switch {
-		case i < 0:
+		if i < 0 {
 			r.mistake(where, "an unknown member", "one of "+names(table))
-		case table[i].read == nil:
-			r.mistake(where, "a member that this version does not serve yet", "one of "+names(table))
-		default:
-			table[i].read(m, where)
+			continue
 		}
+		table[i].read(m, where)
 	}
 }
 
 func names(table []member) string {
-	var out []string
-	for _, t := range table {
-		if t.read != nil {
-			out = append(out, t.name)
-		}
+	out := make([]string, len(table))
+	for i, t := range table {
+		out[i] = t.name
 	}
 	return strings.Join(out, ", ")
 }

@@ -30,7 +30,7 @@ func (p *plugin) start(size uint32) bool {
 		return false
 	}
 	g := guard.New(config, metrics{}, logLine)
-	if err := g.Open(ledger.Env{Table: sharedData{}, Now: now, Random: random, Log: logLine}, layout); err != nil {
+	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random, Log: logLine}, layout); err != nil {
 		logText(logCritical, "callonce: the ledger cannot be kept: "+err.Error())
 		return false
 	}
@@ -56,7 +56,7 @@ func (p *plugin) begin(id uint32) *stream {
 	s := p.spare
 	if s == nil {
 		s = &stream{id: id, plugin: p}
-		s.guard = p.guard.NewStream(id, s)
+		s.guard = p.guard.NewStream(id, hostOf(s))
 		return s
 	}
 	p.spare, s.next = s.next, nil

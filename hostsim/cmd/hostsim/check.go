@@ -31,7 +31,7 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	switch {
 	case *plugin != "":
-		err = checkWithPlugin(ctx, b, *plugin, *config, *cache, stderr)
+		err = checkWithPlugin(ctx, b, *plugin, *config, *cache)
 	case checkConfig != nil:
 		err = checkConfig(b)
 	default:
@@ -44,13 +44,13 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func checkWithPlugin(ctx context.Context, b []byte, plugin, config, cache string, stderr io.Writer) error {
+func checkWithPlugin(ctx context.Context, b []byte, plugin, config, cache string) error {
 	f := &serveFlags{plugin: plugin, config: config, cache: cache, workers: 1}
-	c, err := f.hostConfig(stderr)
+	c, err := f.hostConfig()
 	if err != nil {
 		return err
 	}
-	c.PluginConfig, c.Log = b, nil
+	c.PluginConfig = b
 	h, err := start(ctx, c, plugin, io.Discard)
 	if err != nil {
 		var refused *hostsim.StartError

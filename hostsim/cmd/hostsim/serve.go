@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -122,10 +121,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.hostConfig(stderr)
+	c, err := f.hostConfig()
 	if err != nil {
 		return err
 	}
+	log := &pluginLog{w: stderr, said: map[string]bool{}}
+	c.Log = log.line
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -136,6 +137,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer h.Close()
+	log.allStarted()
 	o := hostsim.ProxyOptions{IdleTimeout: f.idle, ResponseTimeout: f.timeout, Trailers: f.trailers}
 	if !f.quiet {
 		o.AccessLog = accessLog(stdout)
@@ -159,10 +161,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // hostConfig reads the files that the flags name.
-func (f *serveFlags) hostConfig(stderr io.Writer) (hostsim.Config, error) {
+func (f *serveFlags) hostConfig() (hostsim.Config, error) {
 	c := hostsim.Config{
 		Workers: f.workers, HoldHeaders: !f.noHold, VMID: f.vmID, PluginName: f.name, RootID: f.rootID, FailReload: true,
-		Properties: map[string][]byte{}, Clusters: map[string]string{}, Log: pluginLog(stderr),
+		Properties: map[string][]byte{}, Clusters: map[string]string{},
 	}
 	var err error
 	if c.Wasm, err = os.ReadFile(f.plugin); err != nil {
@@ -233,22 +235,32 @@ func accessLog(w io.Writer) func(hostsim.Record) {
 	}
 }
 
-// pluginLog prints what the filter says from info on; a line that several VMs say at their start is printed once.
-func pluginLog(w io.Writer) func(int, hostsim.LogLevel, string) {
-	var mu sync.Mutex
-	var last bytes.Buffer
-	return func(worker int, level hostsim.LogLevel, msg string) {
-		if level < hostsim.LogInfo {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		line := fmt.Sprintf("%s: %s", level, msg)
-		if last.String() == line {
-			return
-		}
-		last.Reset()
-		last.WriteString(line)
-		fmt.Fprintf(w, "filter %s\n", line)
+// pluginLog prints what the filter says from info on. While VMs start, what several of them say is printed once.
+type pluginLog struct {
+	w       io.Writer
+	mu      sync.Mutex
+	said    map[string]bool
+	started bool
+}
+
+func (p *pluginLog) line(_ int, level hostsim.LogLevel, msg string) {
+	if level < hostsim.LogInfo {
+		return
 	}
+	line := fmt.Sprintf("filter %s: %s", level, msg)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started && p.said[line] {
+		return
+	}
+	if !p.started {
+		p.said[line] = true
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+func (p *pluginLog) allStarted() {
+	p.mu.Lock()
+	p.started, p.said = true, nil
+	p.mu.Unlock()
 }

@@ -1,0 +1,93 @@
+package guard
+
+import (
+	"strings"
+	"testing"
+)
+
+// A request without a body gives no sign whether its headers are held. It is let go
+// after a while, alone: nothing was learned from it.
+func TestNoBodyNoSign(t *testing.T) {
+	for name, c := range map[string]struct {
+		headers []string
+		gone    bool
+	}{
+		"length unknown": {nil, true},
+		"length 0":       {[]string{"content-length", "0"}, true},
+		"a body to come": {[]string{"content-length", "10"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.worker(plain)
+			x := w.open(g, append(c.headers, "idempotency-key", "k")...)
+			x.size = 200
+			if x.stream.RequestHeaders(false) != Pause {
+				t.Fatal("the headers were not held")
+			}
+			g.Look()
+			g.Tick(w.now)
+			if x.resumed {
+				t.Fatal("let go before a sign could come")
+			}
+			g.Tick(w.now)
+			if x.resumed != c.gone || g.holding != untold {
+				t.Fatalf("let go: %v, expected %v; learned %v", x.resumed, c.gone, g.holding)
+			}
+			// A body that comes all the same is judged.
+			x.body = []byte(toolCall("1", `{}`))
+			x.sent = x.stream.RequestBody(len(x.body), true) == Continue
+			x.wantSent()
+			w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_in_flight")
+		})
+	}
+}
+
+// A call whose headers went on for want of a sign is refused where its key must go on
+// in one: now, not for good.
+func TestForwardWithoutASign(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("forward", ""))
+	x := w.open(g, user, "ada")
+	x.stream.RequestHeaders(false)
+	g.Tick(w.now)
+	g.Tick(w.now)
+	x.body = []byte(toolCall("1", `{"idempotency_key":"k"}`))
+	x.sent = x.stream.RequestBody(len(x.body), true) == Continue
+	x.wantRefused(200, "idempotency_unavailable")
+	if want := `"retry":"same_key_later"`; !strings.Contains(x.reply, want) {
+		t.Errorf("expected %s in %s", want, x.reply)
+	}
+	w.send(g, toolCall("1", `{"idempotency_key":"k"}`), user, "ada").wantSent()
+}
+
+// A request that was found stuck, and that trailers end, goes on outside of its own
+// callbacks: inside them Envoy lost its body.
+func TestStuckWithTrailers(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	x := w.open(g, "idempotency-key", "k")
+	x.stream.RequestHeaders(false)
+	x.body = []byte(toolCall("1", `{}`))
+	x.size = 100
+	g.Look()
+	if !x.resumed || g.holding != notHeld {
+		t.Fatal("not found stuck")
+	}
+	x.resumed, x.woken = false, 0
+	if x.stream.RequestBody(len(x.body), false) != Pause || x.stream.RequestTrailers(len(x.body)) != Pause || x.woken != 1 {
+		t.Fatalf("it went on inside of its callback, or nobody looks after it (woken %d)", x.woken)
+	}
+	g.Look()
+	if !x.resumed || len(g.late) > 0 || x.state["callonce.outcome"] != "first" {
+		t.Errorf("resumed %v, %v", x.resumed, x.state)
+	}
+	gone := w.open(g, "idempotency-key", "k2")
+	gone.stream.stuck = true
+	gone.body = x.body
+	gone.stream.RequestHeaders(false)
+	gone.stream.RequestTrailers(len(gone.body))
+	gone.stream.Done()
+	if len(g.late) > 0 {
+		t.Error("a stream that ended is still to be resumed")
+	}
+}
