@@ -31,6 +31,7 @@ type Guard struct {
 	response mcp.Response
 	buf      []byte
 	scope    []byte
+	key      []byte
 }
 
 // New makes the guard of a configuration. Open must follow.

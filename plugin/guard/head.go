@@ -30,7 +30,10 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 		case ":method":
 			h.method = value
 		case ":path":
-			h.path, _, _ = strings.Cut(value, "?")
+			h.path = value
+			if i := strings.IndexByte(value, '?'); i >= 0 {
+				h.path = value[:i]
+			}
 		case "accept":
 			h.accept = join(h.accept, value)
 		case "content-encoding":

@@ -36,7 +36,7 @@ type Host interface {
 
 	// Property reads one of the proxy's attributes; ok is false where there is none.
 	Property(path []string) (value []byte, ok bool)
-	// SetState publishes a value to access logs and traces.
+	// SetState publishes a value to access logs and traces. It keeps a copy.
 	SetState(name, value string)
 	// Reply answers the request in the server's stead.
 	Reply(status int, headers [][2]string, body []byte) error

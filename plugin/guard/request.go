@@ -219,7 +219,8 @@ func (s *Stream) findKey(r *mcp.Request) ([]byte, *mcp.Refusal) {
 		if lines > 1 || !ok || key != nil && string(key) != k {
 			return nil, &mcp.KeyInvalid
 		}
-		key = []byte(k)
+		key = append(s.g.key[:0], k...)
+		s.g.key = key
 	}
 	if key != nil && s.policy.ForwardKey != "" && !visible(key) {
 		return nil, &mcp.KeyInvalid // it could not go on in a header
@@ -339,7 +340,8 @@ func (s *Stream) replay(r ledger.Reply) Action {
 	if s.policy.Observe {
 		return s.pass()
 	}
-	body := mcp.AppendReplay(nil, r.Message, r.IDStart, r.IDEnd, s.call.id)
+	body := mcp.AppendReplay(s.g.buf[:0], r.Message, r.IDStart, r.IDEnd, s.call.id)
+	s.g.buf = body
 	if s.policy.MarkMeta {
 		body = s.g.response.AppendMarked(nil, body)
 	}

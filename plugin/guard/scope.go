@@ -149,16 +149,21 @@ func (s *Stream) appendCredentials(dst []byte) []byte {
 		add('p', string(d))
 	}
 	s.g.buf = b
-	sum := noCredentials
-	if len(b) > 0 {
-		sum = sha256.Sum256(b)
+	if len(b) == 0 {
+		return append(dst, noCredentials...)
 	}
+	return appendAnonymous(dst, b)
+}
+
+func appendAnonymous(dst, credentials []byte) []byte {
+	sum := sha256.Sum256(credentials)
 	dst = append(dst, `["anonymous","`...)
 	dst = hex.AppendEncode(dst, sum[:])
 	return append(dst, `"]`...)
 }
 
-var noCredentials = sha256.Sum256(nil)
+// noCredentials is the identity of all who show none.
+var noCredentials = appendAnonymous(nil, nil)
 
 // storedID is the SHA-256 over the canonical JSON array that names a key in its
 // scope. An explicit key stands for one call whatever the tool, unless the policy says

@@ -19,6 +19,9 @@ func IsJSON(contentType string) bool { return isType(contentType, typeJSON) }
 func IsEventStream(contentType string) bool { return isType(contentType, typeEvents) }
 
 func isType(contentType, want string) bool {
+	if contentType == want {
+		return true
+	}
 	name, _, _ := strings.Cut(contentType, ";")
 	return equalFold(trim(name), want)
 }
@@ -54,7 +57,15 @@ func IsIdentity(encoding string) bool {
 
 // OnlyEvents reports whether a client takes event streams and no JSON (RFC 9110
 // section 12.5.1). A client that says nothing takes either.
-func OnlyEvents(accept string) bool { return takes(accept, typeEvents) && !takes(accept, typeJSON) }
+func OnlyEvents(accept string) bool {
+	if accept == usualAccept {
+		return false
+	}
+	return takes(accept, typeEvents) && !takes(accept, typeJSON)
+}
+
+// usualAccept is what the protocol tells clients to send.
+const usualAccept = typeJSON + ", " + typeEvents
 
 // takes reports whether one of the ranges of an Accept header fits a type; the most
 // specific one decides, and weight 0 means that it is not wanted.
