@@ -197,7 +197,10 @@ func (h *fakeHost) Property(path []string) ([]byte, bool) {
 	return []byte(v), ok
 }
 
-func (h *fakeHost) SetState(name, value string) { h.in("SetState"); h.state[name] = strings.Clone(value) }
+func (h *fakeHost) SetState(name, value string) {
+	h.in("SetState")
+	h.state[name] = strings.Clone(value)
+}
 
 func (h *fakeHost) Reply(status int, headers [][2]string, body []byte) error {
 	h.status, h.reply, h.headers = status, string(body), map[string]string{}
