@@ -197,7 +197,9 @@ func TestCheck(t *testing.T) {
 	if got := run(context.Background(), []string{"check", "--config", good}, &stdout, &stderr); got != 2 || !strings.Contains(stderr.String(), "check needs --plugin") {
 		t.Errorf("without a reader: status %d: %s", got, stderr.String())
 	}
-	checkConfig = func(b []byte) ([]string, error) { return nil, errors.New("/limits/ttl: want a duration, found " + string(b)) }
+	checkConfig = func(b []byte) ([]string, error) {
+		return nil, errors.New("/limits/ttl: want a duration, found " + string(b))
+	}
 	if got := run(context.Background(), []string{"check", "--config", good}, &stdout, &stderr); got != 1 || !strings.Contains(stderr.String(), "/limits/ttl: want a duration, found start register") {
 		t.Errorf("with a reader of its own: status %d: %s", got, stderr.String())
 	}
