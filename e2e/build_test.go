@@ -48,7 +48,7 @@ var (
 	buildPlugin = sync.OnceValues(func() (string, error) {
 		return goBuild("callonce.wasm", ".", "./plugin", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared", "-ldflags=-s -w")
 	})
-	// The same with faults to order (plugin/proxy/faults.go).
+	// The same with faults to order (plugin/proxy/faults_wasip1.go).
 	buildFaulty = sync.OnceValues(func() (string, error) {
 		return goBuild("faulty.wasm", ".", "./plugin", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared", "-tags=faults", "-ldflags=-s -w")
 	})

@@ -4,9 +4,8 @@
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared
 package main
 
-import "github.com/callonce/callonce/plugin/proxy"
-
-func init() { proxy.Register() }
+// What the host calls is exported there.
+import _ "github.com/callonce/callonce/plugin/proxy"
 
 // main never runs: a proxy-wasm host calls _initialize.
 func main() {}

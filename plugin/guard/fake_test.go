@@ -138,6 +138,11 @@ func (h *fakeHost) in(method string) {
 	}
 }
 
+func (h *fakeHost) HasRequestHeader(name string) bool {
+	h.in("HasRequestHeader")
+	return slices.ContainsFunc(h.request, func(l [2]string) bool { return l[0] == name })
+}
+
 func (h *fakeHost) RequestHeaders() ([][2]string, error) {
 	h.in("RequestHeaders")
 	return slices.Clone(h.request), nil
@@ -192,7 +197,10 @@ func (h *fakeHost) Property(path []string) ([]byte, bool) {
 	return []byte(v), ok
 }
 
-func (h *fakeHost) SetState(name, value string) { h.in("SetState"); h.state[name] = value }
+func (h *fakeHost) SetState(name, value string) {
+	h.in("SetState")
+	h.state[name] = strings.Clone(value)
+}
 
 func (h *fakeHost) Reply(status int, headers [][2]string, body []byte) error {
 	h.status, h.reply, h.headers = status, string(body), map[string]string{}

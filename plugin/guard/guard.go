@@ -15,11 +15,12 @@ type Guard struct {
 	store   ledger.Store
 	counts  counts
 	log     Log
-	places  map[*policy.Policy][]string // the pointers among a policy's keys
+	places  [][]string // of each policy by its index, the pointers among its keys
 	waiting map[ledger.Token]*Stream
 	now     func() ledger.Mono
-	open    map[ledger.Token]struct{} // streams that have not ended
-	servers map[string]string         // name of a policy → the server's, as last seen
+	digest  func(text []byte) uint64 // of a principal or a scope, for counting
+	open    []*Stream                // those that asked the ledger and have not ended
+	servers map[string]string        // name of a policy → the server's, as last seen
 	tokens  uint32
 	holding holding
 	probing map[*Stream]struct{} // held headers whose body callback has not come yet
@@ -29,6 +30,8 @@ type Guard struct {
 	request  mcp.Request
 	response mcp.Response
 	buf      []byte
+	scope    []byte
+	key      []byte
 }
 
 // New makes the guard of a configuration. Open must follow.
@@ -36,33 +39,54 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 	g := &Guard{
 		config: config, log: log,
 		counts:  newCounts(config.Namespace, m),
-		places:  map[*policy.Policy][]string{},
 		waiting: map[ledger.Token]*Stream{},
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
-		open:    map[ledger.Token]struct{}{},
 		servers: map[string]string{},
 	}
 	for _, p := range config.Policies {
-		g.places[p] = pointers(p)
+		g.places = append(g.places, pointers(p))
 	}
-	g.places[misnamed] = nil
 	return g
 }
 
 // Open opens the ledger in the host's shared data. env needs what the worker alone
 // knows: table, clock, chance and log.
 func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
-	env.Live = func(t ledger.Token) bool { _, ok := g.open[t]; return ok }
+	env.Live = g.isOpen
 	env.Count, env.Census, env.GivenUp = g.notice, g.census, g.givenUp
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
 	}
 	store, err := ledger.Open(env, g.config.Namespace, layout)
 	if err == nil {
-		g.store, g.now = store, env.Now
+		g.store, g.now, g.digest = store, env.Now, store.Digest
 	}
 	return err
+}
+
+// isOpen says whether the stream that asked with a token has not ended.
+func (g *Guard) isOpen(t ledger.Token) bool {
+	for _, s := range g.open {
+		if s.token == t {
+			return true
+		}
+	}
+	return false
+}
+
+// enter and leave keep the streams that asked the ledger, at a cost that does not grow
+// with their number.
+func (g *Guard) enter(s *Stream) {
+	s.asked, s.place = true, len(g.open)
+	g.open = append(g.open, s)
+}
+
+func (g *Guard) leave(s *Stream) {
+	last := len(g.open) - 1
+	g.open[s.place], g.open[last].place = g.open[last], s.place
+	g.open[last] = nil
+	g.open, s.asked = g.open[:last], false
 }
 
 // Quotas are what the configuration lets the ledger hold, for its stated maximum.
@@ -72,6 +96,14 @@ func (g *Guard) Quotas() []ledger.Quota {
 		out = append(out, ledger.Quota{Limits: limits(p), Budget: budget(p), ReplyBytes: p.Limits.ReplyBytes})
 	}
 	return out
+}
+
+// keyPointers are the pointers among a policy's keys.
+func (g *Guard) keyPointers(p *policy.Policy) []string {
+	if p == misnamed {
+		return nil
+	}
+	return g.places[p.Index]
 }
 
 func pointers(p *policy.Policy) []string {

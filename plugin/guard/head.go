@@ -30,7 +30,10 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 		case ":method":
 			h.method = value
 		case ":path":
-			h.path, _, _ = strings.Cut(value, "?")
+			h.path = value
+			if i := strings.IndexByte(value, '?'); i >= 0 {
+				h.path = value[:i]
+			}
 		case "accept":
 			h.accept = join(h.accept, value)
 		case "content-encoding":
@@ -67,21 +70,14 @@ func join(a, b string) string {
 	return a + "," + b
 }
 
-// all gives every line of a header.
-func (h *head) all(name string, f func(value string)) {
-	for _, l := range h.lines {
-		if l[0] == name {
-			f(l[1])
-		}
-	}
-}
-
 // one gives a header that must not be sent twice.
 func (h *head) one(name string) (value string, lines int) {
-	h.all(name, func(v string) {
-		value = v
-		lines++
-	})
+	for i := range h.lines {
+		if h.lines[i][0] == name {
+			value = h.lines[i][1]
+			lines++
+		}
+	}
 	return value, lines
 }
 
@@ -96,6 +92,21 @@ const (
 	encoded
 	tooLarge
 )
+
+// keyless reports whether the lack of a key shows already that there is nothing to look
+// for (rule 1), so that the headers need not be read.
+func (s *Stream) keyless() bool {
+	p := s.policy
+	if p.MustGuard || p.Advertise || !p.HeaderKeysOnly {
+		return false
+	}
+	for i := range p.Keys {
+		if s.host.HasRequestHeader(p.Keys[i].Header) {
+			return false
+		}
+	}
+	return true
+}
 
 // classify decides by the headers.
 func (s *Stream) classify() class {

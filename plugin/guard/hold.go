@@ -29,10 +29,27 @@ func (s *Stream) holdHeaders() Action {
 
 // bodyCame notes that a body callback came while the headers were held.
 func (s *Stream) bodyCame() {
-	if _, probing := s.g.probing[s]; probing {
+	if s.isProbing() {
 		delete(s.g.probing, s)
 		s.g.holding = held
 	}
+}
+
+func (s *Stream) isProbing() bool {
+	if len(s.g.probing) == 0 {
+		return false
+	}
+	_, is := s.g.probing[s]
+	return is
+}
+
+// isLate reports whether the request waits for Look to let it go on.
+func (s *Stream) isLate() bool {
+	if len(s.g.late) == 0 {
+		return false
+	}
+	_, is := s.g.late[s]
+	return is
 }
 
 // Look is called outside any stream's callback, soon after Host.Wake and at every

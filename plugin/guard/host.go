@@ -11,7 +11,13 @@ const (
 )
 
 // Host is the proxy as one stream sees it. Errors mean that the proxy would not.
+//
+// What it hands over lies in memory that it uses again: it is valid until the callback
+// returns, request headers until the stream ends. Copy what is needed for longer.
 type Host interface {
+	// HasRequestHeader reports whether there is a line of that name, in lower case. It costs
+	// less than RequestHeaders.
+	HasRequestHeader(name string) bool
 	RequestHeaders() ([][2]string, error)
 	// RequestBody gives the first size bytes of what is held of the body.
 	RequestBody(size int) ([]byte, error)
@@ -30,7 +36,7 @@ type Host interface {
 
 	// Property reads one of the proxy's attributes; ok is false where there is none.
 	Property(path []string) (value []byte, ok bool)
-	// SetState publishes a value to access logs and traces.
+	// SetState publishes a value to access logs and traces. It keeps a copy.
 	SetState(name, value string)
 	// Reply answers the request in the server's stead.
 	Reply(status int, headers [][2]string, body []byte) error

@@ -67,7 +67,18 @@ type counts struct {
 	metrics   Metrics
 	counters  map[countKey]Counter
 	gauges    map[countKey]Gauge
+	latest    [latestCounters]latestCounter
+	next      int // which of them goes first
 }
+
+// latestCounter is a counter that was asked for not long ago. A request counts in a few,
+// mostly the same, and hashing a key of four strings costs more than to look at all.
+type latestCounter struct {
+	key     countKey
+	counter Counter
+}
+
+const latestCounters = 12
 
 type countKey struct {
 	metric *metric
@@ -76,7 +87,7 @@ type countKey struct {
 }
 
 func newCounts(namespace string, m Metrics) counts {
-	return counts{namespace, m, map[countKey]Counter{}, map[countKey]Gauge{}}
+	return counts{namespace: namespace, metrics: m, counters: map[countKey]Counter{}, gauges: map[countKey]Gauge{}}
 }
 
 func keyOf(server string, m *metric, values []string) countKey {
@@ -87,11 +98,19 @@ func keyOf(server string, m *metric, values []string) countKey {
 
 func (c *counts) add(server string, m *metric, values ...string) {
 	k := keyOf(server, m, values)
+	for i := range c.latest {
+		if l := &c.latest[i]; l.key.metric == m && l.key.values == k.values && l.key.server == server {
+			l.counter.Add(1)
+			return
+		}
+	}
 	counter, ok := c.counters[k]
 	if !ok {
 		counter = c.metrics.Counter(c.fullName(k))
 		c.counters[k] = counter
 	}
+	c.latest[c.next] = latestCounter{k, counter}
+	c.next = (c.next + 1) % latestCounters
 	counter.Add(1)
 }
 

@@ -486,3 +486,25 @@ func TestCensus(t *testing.T) {
 		t.Errorf("bytes of replies: expected %d, found %d", len(okResult), got)
 	}
 }
+
+// A stream that is used again knows nothing of the one before: here, not its id.
+func TestAdvertiseOnAStreamUsedAgain(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("forward", ""))
+	x := w.send(g, toolCall("7", `{}`), user, "ada")
+	x.answer(200, "application/json", okResult)
+	x.stream.Reuse(streams + 1)
+	x.sent = x.stream.RequestHeaders(false) == Continue
+	x.stream.Done()
+	x.request = append(x.request, [2]string{"mcp-method", "tools/list"})
+	x.stream.Reuse(streams + 2)
+	if x.stream.RequestHeaders(false) != Continue {
+		t.Fatal("a list was held")
+	}
+	x.begin(200, "application/json")
+	x.chunk = []byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"charge","inputSchema":{"type":"object"}}]}}`)
+	x.stream.ResponseBody(len(x.chunk), false)
+	if !strings.Contains(string(x.chunk), `"properties":{"idempotency_key":`) {
+		t.Errorf("no advert: %s", x.chunk)
+	}
+}

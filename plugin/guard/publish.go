@@ -2,6 +2,7 @@ package guard
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/callonce/callonce/plugin/ledger"
@@ -29,18 +30,22 @@ func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 	if s.call.operation != "" {
 		s.host.SetState(stateKey, s.call.operation)
 	}
-	s.host.SetState(stateTool, string(r.Name[:min(len(r.Name), maxPublished)]))
+	s.host.SetState(stateTool, view(r.Name[:min(len(r.Name), maxPublished)]))
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
 	var in [40]byte
 	copy(in[:], fingerprint[:])
-	putUint64(in[32:], place.scope)
-	sum := sha256.Sum256(in[:])
-	s.host.SetState(stateArguments, hex16(sum[:8]))
-	s.host.SetState(stateRequest, string(s.call.id[:min(len(s.call.id), maxPublished)]))
+	putUint64(in[32:], sketch(string(place.text)))
+	s.publishHash(stateArguments, in[:])
+	s.host.SetState(stateRequest, view(s.call.id[:min(len(s.call.id), maxPublished)]))
 	if s.call.session != "" {
-		sum = sha256.Sum256([]byte(s.call.session))
-		s.host.SetState(stateSession, hex16(sum[:8]))
+		s.publishHash(stateSession, []byte(s.call.session))
 	}
+}
+
+func (s *Stream) publishHash(name string, of []byte) {
+	sum := sha256.Sum256(of)
+	s.g.buf = hex.AppendEncode(s.g.buf[:0], sum[:8])
+	s.host.SetState(name, view(s.g.buf))
 }
 
 // repeated counts and publishes what a repeat has in common with the first call.

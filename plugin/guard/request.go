@@ -22,11 +22,8 @@ func (s *Stream) strayKey(method string) Action {
 func (s *Stream) judge(body []byte) Action {
 	r := &s.g.request
 	defer r.Release()
-	r.Read(body, s.g.places[s.policy])
-	s.call.id = append([]byte(nil), r.ID...)
-	if len(r.ID) == 0 {
-		s.call.id = nil
-	}
+	r.Read(body, s.g.keyPointers(s.policy))
+	s.call.id = append(s.call.id[:0], r.ID...)
 	switch r.Kind {
 	case mcp.Ambiguous:
 		if s.policy == misnamed {
@@ -224,7 +221,8 @@ func (s *Stream) findKey(r *mcp.Request) ([]byte, *mcp.Refusal) {
 		if lines > 1 || !ok || key != nil && string(key) != k {
 			return nil, &mcp.KeyInvalid
 		}
-		key = []byte(k)
+		key = append(s.g.key[:0], k...)
+		s.g.key = key
 	}
 	if key != nil && s.policy.ForwardKey != "" && !visible(key) {
 		return nil, &mcp.KeyInvalid // it could not go on in a header
@@ -244,6 +242,7 @@ func visible(key []byte) bool {
 // claim asks the ledger.
 func (s *Stream) claim(c ledger.Claim) Action {
 	s.stage = asking
+	s.g.enter(s)
 	answer, now := s.g.store.Ask(s.token, c)
 	if !now {
 		s.g.waiting[s.token] = s
@@ -343,7 +342,8 @@ func (s *Stream) replay(r ledger.Reply) Action {
 	if s.policy.Observe {
 		return s.pass()
 	}
-	body := mcp.AppendReplay(nil, r.Message, r.IDStart, r.IDEnd, s.call.id)
+	body := mcp.AppendReplay(s.g.buf[:0], r.Message, r.IDStart, r.IDEnd, s.call.id)
+	s.g.buf = body
 	if s.policy.MarkMeta {
 		body = s.g.response.AppendMarked(nil, body)
 	}

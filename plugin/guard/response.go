@@ -165,9 +165,8 @@ func (s *Stream) readChunk(chunk []byte) {
 		r.events.Feed(chunk, s.readEvent)
 		return
 	}
-	r.value.Feed(chunk)
 	if r.settled {
-		if r.value.Trailed {
+		if r.value.Feed(chunk); r.value.Trailed {
 			// What was judged as the whole was not: it is no JSON text.
 			s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
 		}
@@ -178,9 +177,18 @@ func (s *Stream) readChunk(chunk []byte) {
 		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
 		return
 	}
-	r.body = append(r.body, chunk...)
-	if r.value.Done && (r.expect < 0 || r.ended) {
-		s.judgeBody()
+	whole := r.expect >= 0 && r.got >= r.expect
+	if r.expect < 0 {
+		r.value.Feed(chunk)
+		whole = r.value.Done
+	}
+	switch {
+	case whole && len(r.body) == 0:
+		s.judgeBody(chunk)
+	case whole:
+		s.judgeBody(append(r.body, chunk...))
+	default:
+		r.body = append(r.body, chunk...)
 	}
 }
 
@@ -198,15 +206,15 @@ func (s *Stream) readEvent(data []byte) bool {
 	}
 }
 
-// judgeBody reads a whole JSON body.
-func (s *Stream) judgeBody() {
-	switch a := s.g.response.Read(s.reply.body, s.call.id); a {
+// judgeBody reads a whole JSON body. What comes after it is a part of no JSON text.
+func (s *Stream) judgeBody(body []byte) {
+	s.reply.body, s.reply.value.Done = nil, true
+	switch a := s.g.response.Read(body, s.call.id); a {
 	case mcp.NotOurs, mcp.Malformed:
 		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
 	default:
-		s.complete(a, s.reply.body)
+		s.complete(a, body)
 	}
-	s.reply.body = nil
 }
 
 // complete settles with the message that ends the call, before its last byte has
@@ -246,7 +254,7 @@ func (s *Stream) atEnd() {
 	switch {
 	case r.settled:
 	case r.form == asJSON:
-		s.judgeBody()
+		s.judgeBody(r.body)
 	case r.odd || r.events.Oversize:
 		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
 	default:

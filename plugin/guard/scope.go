@@ -20,25 +20,28 @@ type scoped struct {
 	scope     uint64 // digest of the whole text, for counting
 }
 
-// findScope gathers the scope, or says why there is none.
+// findScope gathers the scope, or says why there is none. Its text is scratch: good
+// until the next one is sought.
 func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
 	if s.call.server = s.serverName(); s.call.server == "" {
 		return sc, &mcp.Unavailable, ""
 	}
-	identity, refusal := s.identity()
-	if refusal != nil {
-		return sc, refusal, ""
-	}
-	t := canonical.AppendString(nil, []byte(s.call.server))
-	t = append(t, ',')
 	if !utf8.ValidString(s.head.path) {
 		return sc, &mcp.Unsupported, "the path is not UTF-8"
 	}
+	t := canonical.AppendString(s.g.scope[:0], []byte(s.call.server))
+	t = append(t, ',')
 	t = canonical.AppendString(t, []byte(s.head.path))
-	t = append(append(t, ','), identity...)
+	t = append(t, ',')
+	start := len(t)
+	t, refusal = s.appendIdentity(t)
+	if refusal != nil {
+		return sc, refusal, ""
+	}
+	end := len(t)
 	t = append(t, ",["...)
-	for i, src := range s.policy.Scope {
-		v, y := s.value(&src)
+	for i := range s.policy.Scope {
+		v, y := s.value(&s.policy.Scope[i])
 		if y == broken {
 			return sc, &mcp.IdentityRequired, ""
 		}
@@ -57,15 +60,11 @@ func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
 		session = ""
 	}
 	t = canonical.AppendString(t, []byte(session))
-	sc.text = t
-	sc.principal = digest(append(append([]byte(s.call.server), 0), identity...))
-	sc.scope = digest(t)
+	s.g.scope, sc.text = t, t
+	s.g.buf = append(append(append(s.g.buf[:0], s.call.server...), 0), t[start:end]...)
+	sc.principal = s.g.digest(s.g.buf)
+	sc.scope = s.g.digest(t)
 	return sc, nil, ""
-}
-
-func digest(b []byte) uint64 {
-	h := sha256.Sum256(b)
-	return binary.LittleEndian.Uint64(h[:])
 }
 
 var sessionSource = policy.Source{Header: "mcp-session-id"}
@@ -85,70 +84,86 @@ func (s *Stream) serverName() string {
 	return name
 }
 
-// identity gives the caller's identity as canonical JSON: the list [source, value, …]
-// of the first principal that yields, or the digest of the credentials where the
-// policy takes anonymous callers.
-func (s *Stream) identity() ([]byte, *mcp.Refusal) {
+// appendIdentity appends the caller's identity as canonical JSON: the list [source,
+// value, …] of the first principal that yields, or the digest of the credentials where
+// the policy takes anonymous callers.
+func (s *Stream) appendIdentity(dst []byte) ([]byte, *mcp.Refusal) {
 	for _, p := range s.policy.Principal {
-		text, yields, bad := s.principal(p)
-		if bad {
-			return nil, &mcp.IdentityRequired
-		}
-		if yields {
+		text, y := s.appendPrincipal(dst, p)
+		switch y {
+		case broken:
+			return dst, &mcp.IdentityRequired
+		case given:
 			return text, nil
 		}
 	}
 	if !s.policy.Anonymous {
-		return nil, &mcp.IdentityRequired
+		return dst, &mcp.IdentityRequired
 	}
-	return s.credentials(), nil
+	return s.appendCredentials(dst), nil
 }
 
-// principal asks every source of one principal. A value that is not one line of text,
-// or a header sent twice, refuses.
-func (s *Stream) principal(p policy.Principal) (text []byte, yields, bad bool) {
-	text = append(text, '[')
-	for i, src := range p {
-		v, y := s.value(&src)
+// appendPrincipal asks every source of one principal. A value that is not one line of
+// text, or a header sent twice, refuses.
+func (s *Stream) appendPrincipal(dst []byte, p policy.Principal) ([]byte, yield) {
+	dst = append(dst, '[')
+	for i := range p {
+		v, y := s.value(&p[i])
 		if y == absent {
-			return nil, false, false
+			return nil, absent
 		}
 		if y == broken || v == "" {
-			return nil, false, true
+			return nil, broken
 		}
 		if i > 0 {
-			text = append(text, ',')
+			dst = append(dst, ',')
 		}
-		text = canonical.AppendString(text, []byte(src.Text))
-		text = append(text, ',')
-		text = canonical.AppendString(text, []byte(v))
+		dst = canonical.AppendString(dst, []byte(p[i].Text))
+		dst = append(dst, ',')
+		dst = canonical.AppendString(dst, []byte(v))
 	}
-	return append(text, ']'), true, false
+	return append(dst, ']'), given
 }
 
-// credentials stands for the identity of an anonymous caller: the digest of all
+// appendCredentials stands for the identity of an anonymous caller: the digest of all
 // Authorization and Cookie lines and of the peer's certificate, so that callers with
 // other credentials are still apart.
-func (s *Stream) credentials() []byte {
-	h := sha256.New()
-	var n [8]byte
+func (s *Stream) appendCredentials(dst []byte) []byte {
+	b := s.g.buf[:0]
 	add := func(kind byte, v string) {
-		putUint64(n[:], uint64(len(v)))
-		h.Write([]byte{kind})
-		h.Write(n[:])
-		h.Write([]byte(v))
+		b = append(b, kind)
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(v)))
+		b = append(b, v...)
 	}
-	s.head.all("authorization", func(v string) { add('a', v) })
-	s.head.all("cookie", func(v string) { add('c', v) })
+	for _, l := range s.head.lines {
+		if l[0] == "authorization" {
+			add('a', l[1])
+		}
+	}
+	for _, l := range s.head.lines {
+		if l[0] == "cookie" {
+			add('c', l[1])
+		}
+	}
 	if d, ok := s.host.Property(propPeerDigest); ok && len(d) > 0 {
 		add('p', string(d))
 	}
-	var sum [32]byte
-	h.Sum(sum[:0])
-	text := append([]byte(`["anonymous","`), make([]byte, 64)...)
-	hex.Encode(text[len(text)-64:], sum[:])
-	return append(text, `"]`...)
+	s.g.buf = b
+	if len(b) == 0 {
+		return append(dst, noCredentials...)
+	}
+	return appendAnonymous(dst, b)
 }
+
+func appendAnonymous(dst, credentials []byte) []byte {
+	sum := sha256.Sum256(credentials)
+	dst = append(dst, `["anonymous","`...)
+	dst = hex.AppendEncode(dst, sum[:])
+	return append(dst, `"]`...)
+}
+
+// noCredentials is the identity of all who show none.
+var noCredentials = appendAnonymous(nil, nil)
 
 // storedID is the SHA-256 over the canonical JSON array that names a key in its
 // scope. An explicit key stands for one call whatever the tool, unless the policy says
@@ -167,9 +182,8 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 	b = canonical.AppendString(b, tool)
 	b = append(b, ',')
 	// requestState is opaque: each leg of a multi-round trip is a key of its own.
-	if at := len(b); len(r.State(b)) > at {
-		b = r.State(b)
-	} else {
+	at := len(b)
+	if b = r.State(b); len(b) == at {
 		b = append(b, `""`...)
 	}
 	b = append(b, ',')
@@ -184,7 +198,11 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 	return sha256.Sum256(b)
 }
 
-func hex16(b []byte) string { return hex.EncodeToString(b[:8]) }
+func hex16(b []byte) string {
+	var digits [16]byte
+	hex.Encode(digits[:], b[:8])
+	return string(digits[:])
+}
 
 func itoa(n int) string { return strconv.Itoa(n) }
 

@@ -34,7 +34,9 @@ type Stream struct {
 	sizeAtHead uint64 // what had arrived when the headers came
 	ticks      int    // since then, while nothing tells whether this proxy holds headers
 	ahead      bool   // the headers went on before the body was judged
-	stuck      bool   // and they did so only when Look found that they were stuck
+	asked      bool   // the ledger was asked; place is where the guard keeps the stream
+	place      int
+	stuck      bool // and they did so only when Look found that they were stuck
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
@@ -43,7 +45,7 @@ type call struct {
 	tool      *policy.Tool
 	server    string
 	session   string
-	id        []byte // the request's id token
+	id        []byte // the request's id token, empty where it could not be read
 	operation string // the call's public name: 16 hex digits of its stored id
 	forward   string // what goes on in the header forward_key
 	body      []byte // what goes on in place of the body, nil = as it came
@@ -53,10 +55,22 @@ type call struct {
 
 // NewStream begins a stream.
 func (g *Guard) NewStream(id uint32, h Host) *Stream {
-	g.tokens++
-	s := &Stream{g: g, host: h, token: ledger.Token{Stream: id, Generation: g.tokens}}
-	g.open[s.token] = struct{}{}
+	s := &Stream{g: g, host: h}
+	s.Reuse(id)
 	return s
+}
+
+// Reuse begins another stream in the memory of one that is over: Done was called, or
+// Finished said that it need not be.
+func (s *Stream) Reuse(id uint32) {
+	s.g.tokens++
+	*s = Stream{g: s.g, host: s.host, token: ledger.Token{Stream: id, Generation: s.g.tokens}, call: call{id: s.call.id[:0]}}
+}
+
+// Finished reports whether nothing is left to do: no other callback matters then, not
+// even Done.
+func (s *Stream) Finished() bool {
+	return s.stage == passing && !s.asked && !s.isProbing() && !s.isLate()
 }
 
 // RequestHeaders is called once; end says that there is no body.
@@ -64,6 +78,9 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	defer s.contain(&a)
 	s.policy = s.g.route(s.host)
 	if s.policy == nil {
+		return s.pass()
+	}
+	if s.keyless() {
 		return s.pass()
 	}
 	lines, err := s.host.RequestHeaders()
@@ -147,8 +164,10 @@ func (s *Stream) pass() Action {
 func (s *Stream) Done() {
 	defer s.containLate()
 	delete(s.g.probing, s)
+	if s.asked {
+		s.g.leave(s)
+	}
 	delete(s.g.late, s)
-	delete(s.g.open, s.token)
 	switch s.stage {
 	case asking:
 		s.leaveLedger()

@@ -53,10 +53,12 @@ func (s *Stream) peerValidated() bool {
 
 // isText reports whether a value may be part of an identity: one line of UTF-8.
 func isText(v string) bool {
+	wide := false
 	for i := 0; i < len(v); i++ {
 		if v[i] < ' ' || v[i] == 0x7f {
 			return false
 		}
+		wide = wide || v[i] >= 0x80
 	}
-	return utf8.ValidString(v)
+	return !wide || utf8.ValidString(v)
 }

@@ -8,9 +8,11 @@ package ledger
 // A place belongs to the epoch under which it was reserved, and serves only in buckets
 // of that epoch: a recount does not know of it. All are given back at every tick.
 type places struct {
-	at   map[placeKey]int
 	list []heldPlaces
-	none bool // a limit was reached: hold nothing until the next tick
+	// slots finds them: a table of places in the list, plus one, 0 = free. Rows are hashes
+	// already, and nothing is ever taken out but all.
+	slots []uint16
+	none  bool // a limit was reached: hold nothing until the next tick
 }
 
 type placeKey struct {
@@ -28,6 +30,7 @@ const (
 	placesAhead = 8
 	// placesKept bounds the rows in which places are held, and with it the work of a tick.
 	placesKept = 512
+	placeSlots = 2 * placesKept
 )
 
 // A worker holds one place for so many of a cap, so that 32 workers hold at most half of
@@ -60,26 +63,39 @@ func (a counts) upTo(b counts) counts {
 
 // of gives what is held in a row for buckets of an epoch.
 func (p *places) of(row uint64, epoch uint32) counts {
-	if i, ok := p.at[placeKey{row, epoch}]; ok {
+	if i, _ := p.find(placeKey{row, epoch}); i >= 0 {
 		return p.list[i].counts
 	}
 	return counts{}
 }
 
+// find gives the index in the list, or -1 and the slot for it.
+func (p *places) find(k placeKey) (i, slot int) {
+	if p.slots == nil {
+		return -1, int(k.row % placeSlots)
+	}
+	for slot = int(k.row % placeSlots); ; slot = (slot + 1) % placeSlots {
+		i = int(p.slots[slot]) - 1
+		if i < 0 || p.list[i].key == k {
+			return i, slot
+		}
+	}
+}
+
 // put adds to what is held, or takes from it. ok is false where no more rows are kept.
 func (p *places) put(row uint64, epoch uint32, d counts) (ok bool) {
 	k := placeKey{row, epoch}
-	i, ok := p.at[k]
-	if !ok {
+	i, slot := p.find(k)
+	if i < 0 {
 		if p.none || len(p.list) >= placesKept {
 			return false
 		}
-		if p.at == nil {
-			p.at = map[placeKey]int{}
+		if p.slots == nil {
+			p.slots = make([]uint16, placeSlots)
 		}
 		i = len(p.list)
 		p.list = append(p.list, heldPlaces{key: k})
-		p.at[k] = i
+		p.slots[slot] = uint16(i + 1)
 	}
 	p.list[i].counts = p.list[i].counts.plus(d)
 	return true

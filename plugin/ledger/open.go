@@ -4,13 +4,8 @@ package ledger
 // settlement can be lost to a fault of our own, in the stream or in here: what is left
 // over then is found at the next tick, which never runs inside another call.
 type opened struct {
-	at   map[openKey]int
-	list []openHold
-}
-
-type openKey struct {
-	id    [32]byte
-	fence uint64
+	list   []openHold
+	fences []uint64 // of the same, close together, to search in
 }
 
 type openHold struct {
@@ -28,15 +23,22 @@ const (
 )
 
 func (o *opened) add(h Hold, t Token) {
-	if o.at == nil {
-		o.at = map[openKey]int{}
-	}
-	o.at[openKey{h.ID, h.Fence}] = len(o.list)
 	o.list = append(o.list, openHold{h, t, claiming})
+	o.fences = append(o.fences, h.Fence)
+}
+
+// find gives the place of a hold, -1 where there is none. The latest is often the one.
+func (o *opened) find(id *[32]byte, fence uint64) int {
+	for i := len(o.fences) - 1; i >= 0; i-- {
+		if o.fences[i] == fence && o.list[i].hold.ID == *id {
+			return i
+		}
+	}
+	return -1
 }
 
 func (o *opened) get(id *[32]byte, fence uint64) *openHold {
-	if i, ok := o.at[openKey{*id, fence}]; ok {
+	if i := o.find(id, fence); i >= 0 {
 		return &o.list[i]
 	}
 	return nil
@@ -49,16 +51,14 @@ func (o *opened) stage(h *Hold, st openStage) {
 }
 
 func (o *opened) remove(id *[32]byte, fence uint64) {
-	i, ok := o.at[openKey{*id, fence}]
-	if !ok {
+	i := o.find(id, fence)
+	if i < 0 {
 		return
 	}
 	last := len(o.list) - 1
-	o.list[i] = o.list[last]
-	o.at[openKey{o.list[i].hold.ID, o.list[i].hold.Fence}] = i
-	delete(o.at, openKey{*id, fence})
+	o.list[i], o.fences[i] = o.list[last], o.fences[last]
 	o.list[last] = openHold{}
-	o.list = o.list[:last]
+	o.list, o.fences = o.list[:last], o.fences[:last]
 }
 
 // holds reports whether this worker still has to do with an entry of its own.

@@ -95,7 +95,8 @@ func (s *Shared) takePieces(ring int, pieces, need uint32) (at, lap uint32, ok b
 			cut = min(next.top-pieces, cutsPerTurn)
 			next.top -= cut
 		}
-		done, err := s.table.Set(s.cursorKey(ring), next.appendTo(nil), cas)
+		s.buf = next.appendTo(s.buf[:0])
+		done, err := s.table.Set(s.cursorKey(ring), s.buf, cas)
 		if err != nil {
 			return 0, 0, false
 		}
@@ -126,10 +127,24 @@ func (s *Shared) readRing(ring int) (c cursor, cas uint32, ok bool) {
 	return c, cas, ok
 }
 
-func (s *Shared) cursorKey(ring int) string { return s.prefix + "c/" + strconv.Itoa(ring) }
+// ringKey is the key of a ring's cursor.
+type ringKey struct {
+	ring int
+	key  string
+}
+
+func (s *Shared) cursorKey(ring int) string {
+	if k := &s.latestRing; k.key == "" || k.ring != ring {
+		*k = ringKey{ring, s.prefix + "c/" + strconv.Itoa(ring)}
+	}
+	return s.latestRing.key
+}
 
 func (s *Shared) replyKey(ring int, at uint32) string {
-	return s.prefix + "r/" + strconv.Itoa(ring) + "/" + strconv.FormatUint(uint64(at), 10)
+	k := append(append(s.keyBuf[:0], s.prefix...), "r/"...)
+	k = append(strconv.AppendInt(k, int64(ring), 10), '/')
+	s.keyBuf = strconv.AppendUint(k, uint64(at), 10)
+	return string(s.keyBuf)
 }
 
 // fetch reads the reply of a completed entry.

@@ -62,7 +62,8 @@ type Shared struct {
 	policies policies
 
 	bucketKeys, pageKeys []string
-	buf, pageBuf         []byte // scratch of one call
+	latestRing           ringKey
+	buf, pageBuf, keyBuf []byte // scratch of one call
 	open                 opened
 	pending              []pendingSettle
 	places               places
@@ -206,12 +207,24 @@ func (s *Shared) foreign(key string) {
 type policies struct {
 	digests map[string]uint64
 	names   map[uint64]string
+	// latest is what was asked for last.
+	latest       string
+	latestDigest uint64
 }
 
 func (p *policies) digest(name string) uint64 {
-	if d, ok := p.digests[name]; ok {
-		return d
+	if p.digests != nil && name == p.latest {
+		return p.latestDigest
 	}
+	d, ok := p.digests[name]
+	if !ok {
+		d = p.enter(name)
+	}
+	p.latest, p.latestDigest = name, d
+	return d
+}
+
+func (p *policies) enter(name string) uint64 {
 	if p.digests == nil {
 		p.digests, p.names = map[string]uint64{}, map[uint64]string{}
 	}

@@ -145,8 +145,8 @@ const (
 // Table is the host's shared data: one map for all workers of a process, in which
 // a value can be swapped atomically and nothing can be deleted.
 type Table interface {
-	// Get returns the value and its cas; found is false for a key never set. The value
-	// is the caller's own.
+	// Get returns the value and its cas; found is false for a key never set. The value is
+	// good until the host's callback returns.
 	Get(key string) (value []byte, cas uint32, found bool, err error)
 	// Set stores value if cas is that of the present value. With cas InsertIfAbsent it
 	// stores only where there is none, with 0 always. ok is false for a mismatch.

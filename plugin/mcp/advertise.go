@@ -31,7 +31,7 @@ type insertion struct {
 }
 
 // AppendAdvert appends message with the advert put in, every other byte as it was.
-// ok is false, and nothing is appended, when message is no response to id (nil = any)
+// ok is false, and nothing is appended, when message is no response to id (empty = any)
 // or has no safe place for it.
 func (r *Response) AppendAdvert(dst, message, id []byte, a *Advert) (out []byte, ok bool) {
 	if r.doc.Parse(message) != nil {
@@ -41,7 +41,7 @@ func (r *Response) AppendAdvert(dst, message, id []byte, a *Advert) (out []byte,
 	if r.doc.Kind(root) != canonical.Object || r.doc.Member(root, "method") != canonical.NoNode {
 		return dst, false
 	}
-	if n := r.doc.Member(root, "id"); n == canonical.NoNode || id != nil && !r.sameID(n, id) {
+	if n := r.doc.Member(root, "id"); n == canonical.NoNode || len(id) > 0 && !r.sameID(n, id) {
 		return dst, false
 	}
 	var in []insertion

@@ -19,18 +19,36 @@ func IsJSON(contentType string) bool { return isType(contentType, typeJSON) }
 func IsEventStream(contentType string) bool { return isType(contentType, typeEvents) }
 
 func isType(contentType, want string) bool {
+	if contentType == want {
+		return true
+	}
 	name, _, _ := strings.Cut(contentType, ";")
-	return equalFold(strings.Trim(name, " \t"), want)
+	return equalFold(trim(name), want)
+}
+
+// trim removes the optional white space of RFC 9110 section 5.6.3.
+func trim(s string) string {
+	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for len(s) > 0 && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
 }
 
 // equalFold compares with an ASCII word but for case. What Unicode folds to an ASCII
 // letter takes more bytes than the letter.
-func equalFold(s, word string) bool { return len(s) == len(word) && strings.EqualFold(s, word) }
+func equalFold(s, word string) bool {
+	return len(s) == len(word) && (s == word || strings.EqualFold(s, word))
+}
 
 // IsIdentity reports whether a Content-Encoding changes nothing.
 func IsIdentity(encoding string) bool {
-	for _, e := range strings.Split(encoding, ",") {
-		if e = strings.Trim(e, " \t"); e != "" && !equalFold(e, "identity") {
+	for more := encoding != ""; more; {
+		var e string
+		e, encoding, more = strings.Cut(encoding, ",")
+		if e = trim(e); e != "" && !equalFold(e, "identity") {
 			return false
 		}
 	}
@@ -39,19 +57,29 @@ func IsIdentity(encoding string) bool {
 
 // OnlyEvents reports whether a client takes event streams and no JSON (RFC 9110
 // section 12.5.1). A client that says nothing takes either.
-func OnlyEvents(accept string) bool { return takes(accept, typeEvents) && !takes(accept, typeJSON) }
+func OnlyEvents(accept string) bool {
+	if accept == usualAccept {
+		return false
+	}
+	return takes(accept, typeEvents) && !takes(accept, typeJSON)
+}
+
+// usualAccept is what the protocol tells clients to send.
+const usualAccept = typeJSON + ", " + typeEvents
 
 // takes reports whether one of the ranges of an Accept header fits a type; the most
 // specific one decides, and weight 0 means that it is not wanted.
 func takes(accept, want string) bool {
 	family, _, _ := strings.Cut(want, "/")
 	best, taken := 0, false
-	for _, a := range strings.Split(accept, ",") {
+	for more := true; more; {
+		var a string
+		a, accept, more = strings.Cut(accept, ",")
 		fit := 0
 		switch {
 		case isType(a, want):
 			fit = 3
-		case isType(a, family+"/*"):
+		case isFamily(a, family):
 			fit = 2
 		case isType(a, "*/*"):
 			fit = 1
@@ -63,10 +91,19 @@ func takes(accept, want string) bool {
 	return taken
 }
 
+// isFamily reports whether a media range is family/*.
+func isFamily(mediaRange, family string) bool {
+	name, _, _ := strings.Cut(mediaRange, ";")
+	name, all := strings.CutSuffix(trim(name), "/*")
+	return all && equalFold(name, family)
+}
+
 // unwanted reports whether a media range has the weight 0.
 func unwanted(mediaRange string) bool {
-	for _, p := range strings.Split(mediaRange, ";") {
-		name, weight, _ := strings.Cut(strings.Trim(p, " \t"), "=")
+	for more := true; more; {
+		var p string
+		p, mediaRange, more = strings.Cut(mediaRange, ";")
+		name, weight, _ := strings.Cut(trim(p), "=")
 		if equalFold(name, "q") && weight != "" && strings.Trim(weight, "0.") == "" {
 			return true
 		}
@@ -77,7 +114,7 @@ func unwanted(mediaRange string) bool {
 // HeaderKey reads a key out of one header line: 1 to 255 visible ASCII characters,
 // bare or as a quoted string of RFC 8941, which is the same key.
 func HeaderKey(line string) (key string, ok bool) {
-	line = strings.Trim(line, " \t")
+	line = trim(line)
 	if strings.HasPrefix(line, `"`) {
 		line, ok = unquote(line)
 		if !ok {

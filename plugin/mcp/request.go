@@ -62,7 +62,10 @@ func (r *Request) Read(body []byte, places []string) {
 }
 
 func (r *Request) reset() {
-	*r = Request{doc: r.doc, keys: r.keys[:0], params: canonical.NoNode, args: canonical.NoNode, Offset: -1}
+	// Member by member: a Doc is too large to be copied for nothing.
+	r.Kind, r.Defect, r.Offset = Other, "", -1
+	r.ID, r.Name, r.Keyed = nil, nil, false
+	r.keys, r.params, r.args = r.keys[:0], canonical.NoNode, canonical.NoNode
 }
 
 func (r *Request) ambiguous(defect string) {
@@ -147,9 +150,19 @@ func (r *Request) findID(root canonical.Node) {
 		return
 	}
 	raw := r.doc.Raw(id)
-	if r.doc.Kind(id) == canonical.String || r.doc.Kind(id) == canonical.Number && !bytes.ContainsAny(raw, ".eE") {
+	if r.doc.Kind(id) == canonical.String || r.doc.Kind(id) == canonical.Number && isInteger(raw) {
 		r.ID = raw
 	}
+}
+
+// isInteger reports whether a number's token has neither fraction nor exponent.
+func isInteger(token []byte) bool {
+	for _, c := range token {
+		if c == '.' || c|0x20 == 'e' {
+			return false
+		}
+	}
+	return true
 }
 
 // hasTwin reports a member that equals one of names but for case (Unicode simple
@@ -158,12 +171,21 @@ func (r *Request) hasTwin(obj canonical.Node, names ...string) bool {
 	for m := r.doc.First(obj); m != canonical.NoNode; m = r.doc.Next(m) {
 		name := r.doc.Name(m)
 		for _, want := range names {
-			if string(name) != want && bytes.EqualFold(name, []byte(want)) {
+			if isTwin(name, want) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isTwin compares a name with an ASCII word. What Unicode folds to an ASCII letter takes
+// at least as many bytes as the letter.
+func isTwin(name []byte, want string) bool {
+	if len(name) < len(want) || name[0] < 0x80 && name[0]|0x20 != want[0] {
+		return false
+	}
+	return string(name) != want && bytes.EqualFold(name, []byte(want))
 }
 
 func (r *Request) findKeys(params canonical.Node, places []string) {

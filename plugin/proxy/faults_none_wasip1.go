@@ -7,6 +7,6 @@ import (
 	"github.com/callonce/callonce/plugin/ledger"
 )
 
-func streamHost(h host) guard.Host { return h }
+func hostOf(s *stream) guard.Host { return s }
 
 func ledgerTable(t sharedData) ledger.Table { return t }

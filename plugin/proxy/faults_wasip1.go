@@ -21,7 +21,7 @@ import (
 //	panic tick               the next tick panics
 const faultHeader = "x-callonce-fault"
 
-func streamHost(h host) guard.Host { return &faultyHost{host: h} }
+func hostOf(s *stream) guard.Host { return &faultyHost{stream: s} }
 
 func ledgerTable(t sharedData) ledger.Table { return faultyTable{t} }
 
@@ -29,7 +29,7 @@ func ledgerTable(t sharedData) ledger.Table { return faultyTable{t} }
 var tickFault string
 
 type faultyHost struct {
-	host
+	*stream
 	what, where string
 }
 
@@ -41,8 +41,15 @@ func (f *faultyHost) at(where string) {
 	}
 }
 
+// HasRequestHeader reads the order too: it may be all that is asked for.
+func (f *faultyHost) HasRequestHeader(name string) bool {
+	_, _ = f.RequestHeaders() // it is asked again where it matters
+	return f.stream.HasRequestHeader(name)
+}
+
 func (f *faultyHost) RequestHeaders() ([][2]string, error) {
-	lines, err := f.host.RequestHeaders()
+	f.what, f.where = "", "" // the stream before this one may have left an order
+	lines, err := f.stream.RequestHeaders()
 	for _, l := range lines {
 		if l[0] == faultHeader {
 			f.what, f.where, _ = strings.Cut(l[1], " ")
@@ -57,22 +64,22 @@ func (f *faultyHost) RequestHeaders() ([][2]string, error) {
 
 func (f *faultyHost) RequestBody(size int) ([]byte, error) {
 	f.at("RequestBody")
-	return f.host.RequestBody(size)
+	return f.stream.RequestBody(size)
 }
 
 func (f *faultyHost) SetRequestHeader(name, value string) error {
 	f.at("SetRequestHeader")
-	return f.host.SetRequestHeader(name, value)
+	return f.stream.SetRequestHeader(name, value)
 }
 
 func (f *faultyHost) ResponseHeaders() ([][2]string, error) {
 	f.at("ResponseHeaders")
-	return f.host.ResponseHeaders()
+	return f.stream.ResponseHeaders()
 }
 
 func (f *faultyHost) ResponseBody(size int) ([]byte, error) {
 	f.at("ResponseBody")
-	return f.host.ResponseBody(size)
+	return f.stream.ResponseBody(size)
 }
 
 // faultyTable knows a tick by the record that nothing else touches.

@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/callonce/callonce/plugin/guard"
+	"github.com/callonce/callonce/plugin/ledger"
+	"github.com/callonce/callonce/plugin/policy"
+)
+
+// tickMillis is how often each worker is woken, in milliseconds.
+const tickMillis = 1000
+
+// start reads the configuration and opens the ledger. It refuses to start, with every
+// reason in the log, rather than run unguarded.
+func (p *plugin) start(size uint32) bool {
+	text, st := taken(proxyGetBufferBytes(configuration, 0, size, pBytes(), pSize()))
+	if st != statusOK && st != statusNotFound {
+		logText(logCritical, "callonce: the configuration cannot be read: "+st.Error())
+		return false
+	}
+	// A copy: what is parsed may keep parts of the text.
+	config, mistakes := policy.Parse([]byte(string(text)))
+	if len(mistakes) > 0 {
+		for _, line := range strings.Split(mistakes.Error(), "\n") {
+			logText(logCritical, line)
+		}
+		return false
+	}
+	for _, w := range config.Warnings() {
+		logLine(w)
+	}
+	g := guard.New(config, metrics{}, logLine)
+	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random, Log: logLine}, layout); err != nil {
+		logText(logCritical, "callonce: the ledger cannot be kept: "+err.Error())
+		return false
+	}
+	keys, bytes := layout.Most(config.Namespace, g.Quotas())
+	logText(logInfo, "callonce: the ledger holds at most "+strconv.Itoa(keys)+" keys and "+strconv.FormatInt(bytes, 10)+" bytes of shared data")
+	if st := proxySetTickPeriodMilliseconds(tickMillis); st != statusOK {
+		logText(logCritical, "callonce: no ticks: "+st.Error())
+		return false
+	}
+	p.guard = g
+	return true
+}
+
+// What a plugin keeps of streams that are over: so many, with buffers of at most so
+// many bytes.
+const (
+	spareStreams = 128
+	spareBytes   = 4 << 10
+)
+
+// begin gives a stream, a used one where there is one.
+func (p *plugin) begin(id uint32) *stream {
+	s := p.spare
+	if s == nil {
+		s = &stream{id: id, plugin: p}
+		s.guard = p.guard.NewStream(id, hostOf(s))
+		return s
+	}
+	p.spare, s.next = s.next, nil
+	p.kept--
+	s.id, s.held = id, 0
+	s.guard.Reuse(id)
+	return s
+}
+
+// end takes back a stream that nobody will ask for again.
+func (p *plugin) end(s *stream) {
+	if p.kept == spareStreams {
+		return
+	}
+	if cap(s.head) > spareBytes {
+		s.head, s.lines = nil, nil
+	}
+	s.next, p.spare = p.spare, s
+	p.kept++
+}
+
+func logText(level uint32, line string) {
+	p, n := pText(line)
+	_ = proxyLog(level, p, n) // there is nowhere else to say it
+}
+
+func logLine(line string) { logText(logWarn, "callonce: "+line) }
+
+type metrics struct{}
+
+// Counter implements guard.Metrics.
+func (metrics) Counter(name string) guard.Counter { return counter(define(counterMetric, name)) }
+
+// Gauge implements guard.Metrics.
+func (metrics) Gauge(name string) guard.Gauge { return gauge(define(gaugeMetric, name)) }
+
+func define(kind uint32, name string) uint32 {
+	p, n := pText(name)
+	returned.number = 0
+	if st := proxyDefineMetric(kind, p, n, unsafe.Pointer(&returned.number)); st != statusOK {
+		logLine("no metric " + name + ": " + st.Error())
+	}
+	return uint32(returned.number)
+}
+
+type counter uint32
+
+// Add implements guard.Counter.
+func (c counter) Add(n uint64) {
+	if st := proxyIncrementMetric(uint32(c), int64(n)); st != statusOK {
+		logLine("a counter was not counted: " + st.Error())
+	}
+}
+
+type gauge uint32
+
+// Set implements guard.Gauge.
+func (g gauge) Set(value uint64) {
+	if st := proxyRecordMetric(uint32(g), value); st != statusOK {
+		logLine("a gauge was not set: " + st.Error())
+	}
+}
+
+// Value implements guard.Gauge.
+func (g gauge) Value() uint64 {
+	returned.number = 0
+	if st := proxyGetMetric(uint32(g), unsafe.Pointer(&returned.number)); st != statusOK {
+		logLine("a gauge was not read: " + st.Error())
+	}
+	return returned.number
+}

@@ -1,0 +1,93 @@
+package proxy
+
+import "github.com/callonce/callonce/plugin/guard"
+
+// stream is one request as the proxy knows it. It is the guard's host.
+type stream struct {
+	id     uint32 // of its context
+	plugin *plugin
+	guard  *guard.Stream
+	held   int         // bytes of the body held so far
+	head   []byte      // the request's headers, as the proxy gave them
+	lines  [][2]string // the same, read
+	next   *stream     // of its chain, or of the spare ones
+}
+
+// plugin is one configuration.
+type plugin struct {
+	id    uint32 // of its context
+	guard *guard.Guard
+	waker waker
+	spare *stream // streams that are over, to be used again
+	kept  int     // their number
+}
+
+// waker wakes its own plugin context through a shared queue. A queue belongs to the
+// VM that registered its name last, so every context has a name of its own, drawn by
+// chance; it is registered when it is first needed, which in most lives is once.
+type waker struct {
+	queue uint32
+	ready bool
+}
+
+// streams finds the open ones by the id of their context. Ids are counted up, so that
+// their low bits spread them evenly.
+type streams struct {
+	chains []*stream
+	open   int
+}
+
+const fewestChains = 64
+
+func (t *streams) chain(id uint32) **stream { return &t.chains[int(id)&(len(t.chains)-1)] }
+
+// get gives the stream of an id, nil where there is none.
+func (t *streams) get(id uint32) *stream {
+	if t.open == 0 {
+		return nil
+	}
+	s := *t.chain(id)
+	for s != nil && s.id != id {
+		s = s.next
+	}
+	return s
+}
+
+// add takes a stream whose id is not there yet.
+func (t *streams) add(s *stream) {
+	if t.open >= len(t.chains) {
+		t.grow()
+	}
+	c := t.chain(s.id)
+	s.next, *c = *c, s
+	t.open++
+}
+
+func (t *streams) grow() {
+	old := t.chains
+	t.chains = make([]*stream, max(2*len(old), fewestChains))
+	for _, s := range old {
+		for s != nil {
+			next, c := s.next, t.chain(s.id)
+			s.next, *c = *c, s
+			s = next
+		}
+	}
+}
+
+// remove forgets the stream of an id and gives it; nil where there is none.
+func (t *streams) remove(id uint32) *stream {
+	if t.open == 0 {
+		return nil
+	}
+	c := t.chain(id)
+	for *c != nil && (*c).id != id {
+		c = &(*c).next
+	}
+	s := *c
+	if s != nil {
+		*c, s.next = s.next, nil
+		t.open--
+	}
+	return s
+}
