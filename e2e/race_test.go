@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	raceWorkers = 4
+	raceWorkers = 8
 	raceCalls   = 200 // at the same instant
 	raceRounds  = 100
 )
