@@ -26,8 +26,7 @@ const many = 1000
 // over all buckets since.
 const (
 	ledgerConfig = `{"policies":{"bench":{"server":"bench","principal":["header:X-User"],"ttl":"3s","lease":"3s",
-		"tools":[{"match":"fill","ttl":"24h"}],
-		"limits":{"entries":65536,"entries_per_principal":65536,"entries_per_scope":65536}}},"default":"bench"}`
+		"tools":[{"match":"fill","ttl":"24h"}],` + room + `}},"default":"bench"}`
 	swept = 14 * time.Second
 )
 
