@@ -33,9 +33,9 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) test -C e2e -count=1 -timeout 60m ./...
 
 .PHONY: bench
-bench: build ## Measure the cost on a real Envoy, and the canonical form
+bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger and OF=hostsim measure those
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
-	@exec $(DIST)/bench
+	@exec $(DIST)/bench $(if $(OF),-of $(OF))
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"time"
 
 	"github.com/callonce/callonce/e2e/envoytest"
 )
@@ -15,116 +13,72 @@ import (
 // Two configurations: with keys in headers only, a call without one passes unread;
 // with the default places, it must be read to see that no key stands in it. The ttl
 // is the shortest that goes with the default lease, so that the table does not fill
-// up with the calls of the measurement.
+// up with the calls of the measurement; the limits leave room for those of the last
+// half minute, however fast the machine is.
 const (
-	configHeaders = `{"policies":{"bench":{"server":"bench","anonymous":true,"ttl":"15s","keys":["header:Idempotency-Key"]}},"default":"bench"}`
-	configDefault = `{"policies":{"bench":{"server":"bench","anonymous":true,"ttl":"15s"}},"default":"bench"}`
+	configHeaders = `{"policies":{"bench":{"server":"bench","anonymous":true,"ttl":"15s","keys":["header:Idempotency-Key"],` + room + `}},"default":"bench"}`
+	configDefault = `{"policies":{"bench":{"server":"bench","anonymous":true,"ttl":"15s",` + room + `}},"default":"bench"}`
+
+	room = `"limits":{"entries":65536,"entries_per_principal":65536,"entries_per_scope":65536}`
 )
 
-// benchCase is one thing measured.
-type benchCase struct {
-	name   string
-	target string // of section 8 of the contract, above no filter
-	envoy  *envoytest.Envoy
-	// key returns the key of the n-th request of a round; "" sends none.
-	key func(round, n int) string
-	// replayed says whether the answer must be a replay.
-	replayed bool
-}
-
-func benchEnvoy(ctx context.Context, plan plan, plugin string, stdout io.Writer) error {
+// benchRequest measures what each kind of request costs.
+func benchRequest(ctx context.Context, plan plan, files files, stdout io.Writer) error {
 	server := httptest.NewServer(http.HandlerFunc(answer))
 	defer server.Close()
-	var envoys [3]*envoytest.Envoy
-	for i, opts := range []envoytest.Options{
-		{},
-		{Plugin: plugin, Config: configHeaders},
-		{Plugin: plugin, Config: configDefault},
-	} {
-		opts.Upstream = server.URL
-		envoy, err := envoytest.Start(opts)
-		if err != nil {
-			return err
-		}
-		defer envoy.Close()
-		envoys[i] = envoy
+	envoys, stop, err := startEnvoys(server.URL, 1,
+		envoytest.Options{},
+		envoytest.Options{Plugin: files.plugin, Config: configHeaders},
+		envoytest.Options{Plugin: files.plugin, Config: configDefault})
+	if err != nil {
+		return err
 	}
+	defer stop()
+	n := plan.requests
 	cases := []benchCase{
-		{"no filter", "", envoys[0], noKey, false},
-		{"pass-through (nothing held)", "≤ +45", envoys[1], noKey, false},
-		{"unkeyed call, read", "≤ +90", envoys[2], noKey, false},
-		{"guarded first call", "≤ +120", envoys[2], newKey, false},
-		{"replay", "< 0", envoys[2], oneKey, true},
+		{"no filter", "", envoys[0], n, unkeyed},
+		{"pass-through (nothing held)", "≤ +45", envoys[1], n, unkeyed},
+		{"unkeyed call, read", "≤ +90", envoys[2], n, unkeyed},
+		{"guarded first call", "≤ +120", envoys[2], n, first},
+		{"replay", "< 0", envoys[2], n, repeat},
 	}
 	version, err := envoys[0].Version()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "Envoy %s, 1 worker; call of %d bytes, JSON answer of %d; %d samples of %d requests a case, %d at a time\n",
-		version, len(call), len(result), plan.rounds, plan.requests, plan.connections)
-	samples, err := measure(ctx, plan, cases)
+	fmt.Fprintf(stdout, "Envoy %s, 1 worker; call of %d bytes, JSON answer of %d; %d requests at a time\n",
+		version, len(call), len(result), plan.connections)
+	samples, err := measure(ctx, plan, cases, nil)
 	if err != nil {
 		return err
 	}
-	report(stdout, cases, samples)
+	fmt.Fprint(stdout, "\nCPU time of Envoy per request, µs\n\n")
+	report(stdout, cases, samples, 0)
 	return reportMemory(stdout, envoys[0], envoys[2])
 }
 
-func noKey(int, int) string { return "" }
-
-func newKey(round, n int) string { return fmt.Sprintf("%s-%d-%d", started, round, n) }
-
-// oneKey is new in each round: the key of the round before may have expired.
-func oneKey(round, _ int) string { return fmt.Sprintf("%s-%d", started, round) }
-
-var started = fmt.Sprint(time.Now().UnixNano())
-
-// measure returns Envoy's CPU time per request for each case and round. The cases
-// take turns within a round, so that whatever else the machine does hits all alike;
-// the first round warms up and does not count.
-func measure(ctx context.Context, plan plan, cases []benchCase) ([][]time.Duration, error) {
-	samples := make([][]time.Duration, len(cases))
-	for round := range plan.rounds + 1 {
-		for i := range cases {
-			at := (i + round) % len(cases)
-			sample, err := cases[at].sample(ctx, plan, round)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", cases[at].name, err)
-			}
-			if round > 0 {
-				samples[at] = append(samples[at], sample)
-			}
+// startEnvoys starts an Envoy for each of the options, with so many workers, in front
+// of one server. stop ends them.
+func startEnvoys(upstream string, workers int, options ...envoytest.Options) (envoys []*envoytest.Envoy, stop func(), err error) {
+	stop = func() {
+		for _, e := range envoys {
+			e.Close()
 		}
-		fmt.Fprintf(os.Stderr, "\rround %d of %d ", round, plan.rounds)
 	}
-	fmt.Fprintln(os.Stderr)
-	return samples, nil
+	for _, opts := range options {
+		opts.Upstream, opts.Workers, opts.Edit = upstream, workers, balance
+		envoy, err := envoytest.Start(opts)
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		envoys = append(envoys, envoy)
+	}
+	return envoys, stop, nil
 }
 
-// sample sends one sample's requests and returns Envoy's CPU time for each.
-func (c benchCase) sample(ctx context.Context, plan plan, round int) (time.Duration, error) {
-	load := newLoad(c.envoy.URL(), plan.connections)
-	defer load.close()
-	// Connections are opened, and the first call of a replayed key is made, before the
-	// clock starts.
-	if err := load.run(ctx, plan.connections, func(int) request { return request{} }); err != nil {
-		return 0, err
-	}
-	if c.replayed {
-		if err := load.run(ctx, 1, func(int) request { return request{key: c.key(round, 0)} }); err != nil {
-			return 0, err
-		}
-	}
-	before, err := c.envoy.CPU()
-	if err != nil {
-		return 0, err
-	}
-	if err := load.run(ctx, plan.requests, func(n int) request { return request{key: c.key(round, n), replayed: c.replayed} }); err != nil {
-		return 0, err
-	}
-	after, err := c.envoy.CPU()
-	if err != nil {
-		return 0, err
-	}
-	return (after - before) / time.Duration(plan.requests), nil
+// balance gives each worker the same number of connections. The kernel, which shares
+// them out otherwise, may well give all of a few to one worker.
+func balance(t *envoytest.Tree) {
+	t.Object("static_resources", "listeners", 0)["connection_balance_config"] = map[string]any{"exact_balance": map[string]any{}}
 }

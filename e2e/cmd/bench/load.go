@@ -38,7 +38,17 @@ func answer(w http.ResponseWriter, r *http.Request) {
 // request is one call of the load.
 type request struct {
 	key      string // "" sends none
+	user     string // the principal, where the configuration reads it; "" sends none
+	tool     string // "" is charge
 	replayed bool   // whether the answer must be a replay
+}
+
+// text is the call as it is sent.
+func (r request) text() string {
+	if r.tool == "" {
+		return call
+	}
+	return strings.Replace(call, `"charge"`, `"`+r.tool+`"`, 1)
 }
 
 // load sends calls over connections that stay open.
@@ -79,7 +89,7 @@ func (l *load) run(ctx context.Context, n int, what func(n int) request) error {
 }
 
 func (l *load) send(ctx context.Context, r request) error {
-	req, err := http.NewRequestWithContext(ctx, "POST", l.url, strings.NewReader(call))
+	req, err := http.NewRequestWithContext(ctx, "POST", l.url, strings.NewReader(r.text()))
 	if err != nil {
 		return err
 	}
@@ -87,6 +97,9 @@ func (l *load) send(ctx context.Context, r request) error {
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if r.key != "" {
 		req.Header.Set(keyed.Header, r.key)
+	}
+	if r.user != "" {
+		req.Header.Set("X-User", r.user)
 	}
 	resp, err := l.client.Do(req)
 	if err != nil {

@@ -1,9 +1,11 @@
 // Command bench measures what the filter costs: CPU time of a real Envoy for each
-// request, without the filter and with it, in one run; and the speed of the canonical
-// form. It prints the targets beside the figures and judges nothing.
+// request, without the filter and with it, in one run; what of that the ledger takes, by
+// the size of its table; the speed of hostsim beside Envoy's; and the speed of the
+// canonical form. It prints the targets beside the figures and judges nothing.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,15 +15,41 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/callonce/callonce/e2e/tools"
 )
 
-const usage = `bench: CPU time of Envoy per request, without the filter and with it; speed of the canonical form
+const usage = `bench: what the filter costs, in CPU time
 
 Usage:  bench [flags]
+
+  -of request   each kind of request on Envoy, without the filter and with it; the canonical form
+  -of ledger    claim and completion on Envoy, by entries, principals and workers (a quarter of an hour)
+  -of hostsim   guarded calls under hostsim beside the same on Envoy, and hostsim's start
+
 `
+
+// measurement is one that -of names.
+type measurement struct {
+	name     string
+	requests int // in a sample, where no flag says it
+	run      func(ctx context.Context, plan plan, files files, stdout io.Writer) error
+}
+
+var measurements = []measurement{
+	{"request", 1000, benchRequest},
+	{"ledger", 400, benchLedger},
+	{"hostsim", 1000, benchHostsim},
+}
+
+// files are where things are.
+type files struct {
+	root   string // of the checkout
+	plugin string // the compiled filter
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,61 +65,56 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	var plan plan
+	of := flags.String("of", "request", "`WHAT` is measured: request, ledger or hostsim")
 	plugin := flags.String("plugin", "", "`FILE` of the compiled filter (default dist/callonce.wasm)")
 	flags.IntVar(&plan.rounds, "rounds", 15, "`NUMBER` of samples of each case, taken in turn")
-	flags.IntVar(&plan.requests, "requests", 1000, "`NUMBER` of requests in a sample")
+	flags.IntVar(&plan.requests, "requests", 0, "`NUMBER` of requests in a sample; 0 = 1000, and 400 with -of ledger")
 	flags.IntVar(&plan.connections, "connections", 4, "`NUMBER` of requests at a time")
-	canonical := flags.Bool("canonical", true, "also measure the canonical form")
+	canonical := flags.Bool("canonical", true, "also measure the canonical form, with -of request")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
 	}
-	if err := plan.check(flags.Args()); err != nil {
+	m, err := measurementOf(*of)
+	if err == nil {
+		plan.requests = cmp.Or(plan.requests, m.requests)
+		err = plan.check(flags.Args())
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 2
 	}
-	err := bench(ctx, plan, *plugin, *canonical, stdout)
-	if err != nil {
+	if err := bench(ctx, plan, m, *plugin, *canonical && m.name == "request", stdout); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-// plan is how much is measured.
-type plan struct {
-	rounds, requests, connections int
-}
-
-func (p plan) check(rest []string) error {
-	if len(rest) > 0 {
-		return fmt.Errorf("want flags only, got the argument %q (see -help)", rest[0])
-	}
-	for _, f := range []struct {
-		name     string
-		min, got int
-	}{{"rounds", 1, p.rounds}, {"requests", p.connections, p.requests}, {"connections", 1, p.connections}} {
-		if f.got < f.min {
-			return fmt.Errorf("-%s: want at least %d, got %d", f.name, f.min, f.got)
+func measurementOf(name string) (measurement, error) {
+	i := slices.IndexFunc(measurements, func(m measurement) bool { return m.name == name })
+	if i < 0 {
+		var names []string
+		for _, m := range measurements {
+			names = append(names, m.name)
 		}
+		return measurement{}, fmt.Errorf("-of: want one of %s, got %q", strings.Join(names, ", "), name)
 	}
-	return nil
+	return measurements[i], nil
 }
 
-func bench(ctx context.Context, plan plan, plugin string, canonical bool, stdout io.Writer) error {
+func bench(ctx context.Context, plan plan, m measurement, plugin string, canonical bool, stdout io.Writer) error {
 	root, err := tools.Root()
 	if err != nil {
 		return err
 	}
-	if plugin == "" {
-		plugin = filepath.Join(root, "dist", "callonce.wasm")
-	}
-	if _, err := os.Stat(plugin); err != nil {
+	files := files{root: root, plugin: cmp.Or(plugin, filepath.Join(root, "dist", "callonce.wasm"))}
+	if _, err := os.Stat(files.plugin); err != nil {
 		return fmt.Errorf("want the compiled filter (make build makes it): %w", err)
 	}
-	if err := benchEnvoy(ctx, plan, plugin, stdout); err != nil {
+	if err := m.run(ctx, plan, files, stdout); err != nil {
 		return err
 	}
 	if !canonical {
