@@ -165,3 +165,33 @@ func (c *ManualClock) onSettle(f func()) func() {
 		}
 	}
 }
+
+// clockMoment is a ManualClock as it once was.
+type clockMoment struct {
+	wall   time.Time
+	mono   time.Duration
+	timers []*manualTimer
+	seq    int
+}
+
+func (c *ManualClock) save() clockMoment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var live []*manualTimer
+	for _, t := range c.timers {
+		if !t.dead {
+			live = append(live, t)
+		}
+	}
+	return clockMoment{c.wall, c.mono, live, c.seq}
+}
+
+func (c *ManualClock) restore(m clockMoment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.mono, c.seq = m.wall, m.mono, m.seq
+	c.timers = append([]*manualTimer{}, m.timers...)
+	for _, t := range c.timers {
+		t.dead = false
+	}
+}

@@ -51,6 +51,9 @@ type Hooks struct {
 	After func(*Call, Status)
 	// Event runs before each step of a worker's event loop. The name says what kind of step: "headers", "tick", "queue", …
 	Event func(worker int, name string)
+	// Posted runs before a step is queued for a worker's event loop, on the goroutine that queues it, and must not block. Steps are taken
+	// in the order in which they are queued.
+	Posted func(worker int, name string)
 	// Idle runs when a worker has done all its steps. More may have been posted since.
 	Idle func(worker int)
 }

@@ -7,6 +7,7 @@ import "sync"
 type loop struct {
 	worker int
 	event  func(int, string)
+	posted func(int, string)
 	rest   func(int)
 
 	mu     sync.Mutex
@@ -24,7 +25,7 @@ type step struct {
 }
 
 func newLoop(worker int, hooks *Hooks) *loop {
-	l := &loop{worker: worker, event: hooks.Event, rest: hooks.Idle, done: make(chan struct{})}
+	l := &loop{worker: worker, event: hooks.Event, posted: hooks.Posted, rest: hooks.Idle, done: make(chan struct{})}
 	l.work, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
 	go l.run()
 	return l
@@ -36,6 +37,9 @@ func (l *loop) post(name string, run func()) bool {
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
+	}
+	if l.posted != nil {
+		l.posted(l.worker, name)
 	}
 	l.steps = append(l.steps, step{name, run})
 	l.work.Signal()

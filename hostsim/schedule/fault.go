@@ -38,7 +38,7 @@ type Fault struct {
 	By time.Duration
 }
 
-// Strike counts an occasion of a kind and reports whether a fault strikes.
+// Strike counts an occasion of a kind and reports whether a fault strikes. Outside of steps, as in Prepare and End, none does.
 func (w *World) Strike(k Kind) bool {
 	_, struck := w.StrikeBy(k)
 	return struck
@@ -46,21 +46,31 @@ func (w *World) Strike(k Kind) bool {
 
 // StrikeBy is Strike for kinds that last.
 func (w *World) StrikeBy(k Kind) (time.Duration, bool) {
+	if !w.playing() {
+		return 0, false
+	}
 	for i, f := range w.scenario.Faults {
 		if f.Kind != k || w.struck[i] >= max(f.Max, 1) {
 			continue
 		}
 		w.seen[i]++
+		if f.At > 0 {
+			w.Touch(faultTouch(k), true) // which occasion it is depends on all others
+		}
 		if f.At > 0 && w.seen[i] == f.At || f.At == 0 && f.OneIn > 0 && w.chooser.Chance(f.OneIn) {
 			w.struck[i]++
+			w.Touch(faultTouch(k), true)
 			return f.By, true
 		}
 	}
 	return 0, false
 }
 
+func faultTouch(k Kind) string { return "fault " + k.String() }
+
 // Struck counts how often faults of a kind have struck.
 func (w *World) Struck(k Kind) int {
+	w.Touch(faultTouch(k), false)
 	n := 0
 	for i, f := range w.scenario.Faults {
 		if f.Kind == k {

@@ -57,6 +57,8 @@ type ask struct {
 	worker int
 	key    string
 	user   string
+	// once names a key whose call must be at the server before this one is made.
+	once string
 }
 
 // game is a scenario of calls, and everything that is known of one run of it.
@@ -65,13 +67,22 @@ type game struct {
 	lease   time.Duration
 	clients [][]ask
 	// ticks is how often the clock may move on by a second; sweeps are single ticks of single workers.
-	ticks  int
-	sweeps []int
-	faults []Fault
+	ticks    int
+	onceTick string
+	sweeps   []int
+	faults   []Fault
 	// tamper makes a hook that plants a fault in the ledger, for one run.
 	tamper func() func(*hostsim.Call) hostsim.Verdict
 	// later lets the server answer in a step of its own instead of at once.
 	later bool
+	// last are keys asked for when all have been idle, by the worker of that number: it then holds places ahead.
+	last []string
+	// expired says that what was known before the game has expired when it begins.
+	expired bool
+	// lies is how many entries must lie in the table once all is prepared.
+	lies int
+	// mute lets the server answer only when the game is over.
+	mute bool
 	// second is how far the clock moves at once, 0 = a second. idle is how long all have been idle when the game begins.
 	second, idle time.Duration
 	ttl          time.Duration
@@ -79,13 +90,15 @@ type game struct {
 	stalls bool
 	// awake lets every worker do all it has to do before the clock moves on.
 	awake bool
+	// whole says that every order is tried: then the clock may move on even when nothing waits for it.
+	whole bool
 	// sheds and evicts say that a reply, or an entry, may be given up.
 	sheds, evicts bool
 
 	// tally counts the answers by kind, over all runs.
 	tally map[string]int
 
-	workers int
+	workers int // 0 = 2, or as many as clients ask
 	runs    map[string]int
 	replies map[string]string // by key: what some client got with a 200
 	open    map[string]*call
@@ -95,7 +108,7 @@ type game struct {
 	wrong   error
 	watch   *watch
 	ended   bool
-	warmed  bool
+	before  *known // for runs that begin where another did; nil = none does
 }
 
 type call struct {
@@ -124,7 +137,9 @@ type served struct {
 func (g game) scenario() Scenario {
 	g.runs, g.replies, g.open = map[string]int{}, map[string]string{}, map[string]*call{}
 	g.next = make([]int, len(g.clients))
-	g.workers = 2
+	if g.workers == 0 {
+		g.workers = 2
+	}
 	for _, asks := range g.clients {
 		for _, a := range asks {
 			g.workers = max(g.workers, a.worker+1)
@@ -144,56 +159,49 @@ func (g game) scenario() Scenario {
 	if g.second == 0 {
 		g.second = time.Second
 	}
+	if b := g.before; b != nil && b.runs != nil {
+		g.runs, g.replies, g.played, g.watch.most.keys, g.watch.most.bytes = maps.Clone(b.runs), maps.Clone(b.replies), b.played, b.keys, b.bytes
+	}
 	var before func(*hostsim.Call) hostsim.Verdict
 	if g.tamper != nil {
 		before = g.tamper()
 	}
 	config := fmt.Sprintf(`{"namespace":"t","policies":{"p":{"server":"s","principal":["header:x-user"],"ttl":"%v","lease":"%v","limits":{%s}}},"default":"p"}`, g.ttl, g.lease, limits)
 	g.watch.readLimits(limits)
-	s := Scenario{Faults: g.faults, Offer: g.offer, Check: g.check, End: g.end}
+	s := Scenario{Faults: g.faults, Prepare: g.prepare, Offer: g.offer, Check: g.check, End: g.end}
+	if g.limits != "" {
+		s.Compared = func(c *hostsim.Call) bool { return strings.Contains(string(c.Key), "/b/") }
+	}
 	s.Host = hostsim.Config{Code: code, PluginConfig: []byte(config), VMID: "v", Workers: g.workers, HoldHeaders: true, FailReload: true,
 		Log: g.watch.log, Hooks: hostsim.Hooks{Before: before, After: g.watch.after}}
 	return s
 }
 
-// warm lets every worker make a call of its own before anything is chosen, so that each has its place and knows the table.
-func (g *game) warm(w *World) {
-	g.warmed, g.ended = true, true
-	for n := range g.workers {
-		g.begin(w, n, ask{worker: n, key: fmt.Sprint("warm", n)})
-		if err := w.Drain(); err != nil && g.wrong == nil {
-			g.wrong = err
-		}
-	}
-	g.ended = false
-	w.Advance(g.idle)
-}
-
 func (g *game) offer(w *World) []Option {
-	if !g.warmed {
-		g.warm(w)
-	}
 	var out []Option
 	for c, asks := range g.clients {
 		n := g.next[c]
 		if n >= 0 && n < len(asks) {
 			a := asks[n]
-			out = append(out, Option{Name: fmt.Sprintf("client %d asks for %s on worker %d", c, a.key, a.worker), Touches: []Touch{Worker(a.worker), {"client", true}},
-				Do: func() { g.next[c] = -1 - n; g.begin(w, c, a) }})
+			if a.once != "" && g.runs[a.once] == 0 {
+				continue
+			}
+			out = append(out, Option{Name: fmt.Sprintf("client %d asks for %s on worker %d", c, a.key, a.worker), Actor: fmt.Sprint("client ", c), Touches: []Touch{},
+				Do: func() { g.next[c] = -1 - n; g.begin(w, c, a, fmt.Sprint(1000*(c+1)+n)) }})
 		}
 	}
 	for i, s := range g.waiting {
 		if s.a.Gone() || w.Clock.Mono() < s.due {
 			continue
 		}
-		out = append(out, Option{Name: "server answers " + s.name, Touches: []Touch{Worker(s.worker)}, Do: func() {
+		out = append(out, Option{Name: "server answers " + s.name, Touches: []Touch{}, Do: func() {
 			g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
 			g.answer(w, s)
 		}})
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.open)) {
 		if c := g.open[id]; !c.left && w.Clock.Mono()-c.since >= clientPatience {
-			out = append(out, Option{Name: "the client of call " + id + " gives up", Touches: []Touch{Worker(c.ask.worker)}, Do: func() {
+			out = append(out, Option{Name: "the client of call " + id + " gives up", Touches: []Touch{}, Do: func() {
 				c.left = true
 				c.stream.Leave()
 			}})
@@ -201,13 +209,20 @@ func (g *game) offer(w *World) []Option {
 	}
 	if len(g.sweeps) > 0 {
 		n := g.sweeps[0]
-		out = append(out, Option{Name: fmt.Sprintf("tick of worker %d", n), Touches: []Touch{Worker(n)}, Do: func() { g.sweeps = g.sweeps[1:]; w.Host.TickWorker(n) }})
+		out = append(out, Option{Name: fmt.Sprintf("tick of worker %d", n), Actor: "sweeps", Touches: []Touch{}, Do: func() { g.sweeps = g.sweeps[1:]; w.Host.TickWorker(n) }})
 	}
 	if g.awake && w.Busy() {
 		return out
 	}
-	if g.ticks > 0 && (len(out) > 0 || len(g.open) > 0 || len(g.waiting) > 0) {
-		out = append(out, Option{Name: fmt.Sprintf("%v pass", g.second), Weight: 1, Do: func() {
+	if g.onceTick != "" && g.runs[g.onceTick] == 0 {
+		return out
+	}
+	if g.ticks > 0 && (g.whole || len(out) > 0 || len(g.open) > 0 || len(g.waiting) > 0) {
+		var touches []Touch
+		if !g.awake {
+			touches = []Touch{}
+		}
+		out = append(out, Option{Name: fmt.Sprintf("%v pass", g.second), Weight: 1, Touches: touches, Do: func() {
 			g.ticks--
 			if by, jump := w.StrikeBy(ClockJump); jump {
 				w.Note("and the wall clock jumps by %v", by)
@@ -224,18 +239,26 @@ func (g *game) offer(w *World) []Option {
 	return out
 }
 
-func (g *game) begin(w *World, client int, a ask) {
+// extra begins a call that is none of the clients'.
+func (g *game) extra(w *World, a ask) (id string) {
 	g.played++
-	c := &call{ask: a, id: fmt.Sprint(1000 + g.played), began: g.replies[a.key], client: client, since: w.Clock.Mono()}
+	id = fmt.Sprint(100_000 + g.played)
+	g.begin(w, -1, a, id)
+	return id
+}
+
+func (g *game) begin(w *World, client int, a ask, id string) {
+	w.Touch("reply of "+a.key, false)
+	c := &call{ask: a, id: id, began: g.replies[a.key], client: client, since: w.Clock.Mono()}
 	g.open[c.id] = c
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"charge","arguments":{"key":%q}}}`, c.id, a.key)
 	stream, err := w.Host.Play(a.worker, hostsim.Request{Method: "POST", Path: "/mcp", Authority: "h", Body: []byte(body),
 		Headers: []hostsim.Header{{Name: "content-type", Value: "application/json"}, {Name: "accept", Value: "application/json"},
-			{Name: "idempotency-key", Value: a.key}, {Name: "x-user", Value: cmpOr(a.user, "u")}},
+			{Name: "idempotency-key", Value: a.key}, {Name: "x-request-id", Value: id}, {Name: "x-user", Value: cmpOr(a.user, "u")}},
 		Server: func(arrival *hostsim.Arrival) { g.arrived(w, c, arrival) },
 		Done: func(r hostsim.Reply) {
 			delete(g.open, c.id)
-			if client < len(g.next) && g.next[client] < 0 {
+			if client >= 0 && g.next[client] < 0 {
 				g.next[client] = -g.next[client]
 			}
 			if err := g.judge(w, c, r); err != nil && g.wrong == nil {
@@ -277,13 +300,17 @@ func (g *game) arrived(w *World, c *call, a *hostsim.Arrival) {
 		a.Reset()
 		return
 	}
+	w.Touch("runs of "+s.key, true)
 	g.runs[s.key]++
 	s.run = g.runs[s.key]
 	if s.run > 1 && !g.evicts {
 		g.wrong = fmt.Errorf("key %s ran %d times", s.key, s.run)
 	}
-	if g.ended || !g.later {
+	if g.ended || !g.later && !g.mute {
 		g.answer(w, s)
+		return
+	}
+	if g.mute {
 		return
 	}
 	if by, slow := w.StrikeBy(Slow); slow {
@@ -340,6 +367,7 @@ func (g *game) judge(w *World, c *call, r hostsim.Reply) error {
 		if c.began != "" && got != c.began && !g.evicts {
 			return fmt.Errorf("call %s got %q where %q had been answered", c.id, got, c.began)
 		}
+		w.Touch("reply of "+c.ask.key, g.replies[c.ask.key] != got)
 		g.replies[c.ask.key] = got
 	case kind == "idempotency_in_flight", kind == "idempotency_capacity", kind == "idempotency_unavailable":
 	case kind == "idempotency_outcome_unknown":
@@ -385,72 +413,4 @@ func (g *game) check(w *World) error {
 	}
 	g.watch.store, g.watch.now = w.Host.Store(), w.Clock.Mono()
 	return g.watch.check()
-}
-
-// end heals: the faults are over, whoever is still waiting leaves, and time passes. Then every key must be at rest.
-func (g *game) end(w *World) error {
-	g.ended = true
-	for _, id := range slices.Sorted(maps.Keys(g.open)) {
-		g.open[id].stream.Leave()
-	}
-	if err := w.Drain(); err != nil {
-		return err
-	}
-	// A lease, and two passes of the sweep over a table of two buckets.
-	for range int(2*g.lease/time.Second) + 8 {
-		w.Advance(time.Second)
-		if err := w.Drain(); err != nil {
-			return err
-		}
-		// A worker comes back only when it is asked for something.
-		for n := range g.workers {
-			if _, err := w.Host.Play(n, hostsim.Request{Method: "GET", Path: "/", Authority: "h"}); err != nil {
-				return err
-			}
-		}
-		if err := w.Drain(); err != nil {
-			return err
-		}
-		g.watch.now = w.Clock.Mono()
-	}
-	if err := g.watch.rest(); err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(g.keys())) {
-		for n := range g.workers {
-			before := g.played
-			g.begin(w, n, ask{worker: n, key: key, user: g.userOf(key)})
-			if err := w.Drain(); err != nil {
-				return err
-			}
-			if err := g.check(w); err != nil {
-				return err
-			}
-			if len(g.open) > 0 {
-				return fmt.Errorf("call %d of key %s hangs", 1000+before+1, key)
-			}
-		}
-	}
-	return nil
-}
-
-func (g *game) keys() map[string]bool {
-	out := map[string]bool{}
-	for _, asks := range g.clients {
-		for _, a := range asks {
-			out[a.key] = true
-		}
-	}
-	return out
-}
-
-func (g *game) userOf(key string) string {
-	for _, asks := range g.clients {
-		for _, a := range asks {
-			if a.key == key {
-				return a.user
-			}
-		}
-	}
-	return ""
 }

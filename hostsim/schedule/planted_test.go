@@ -39,11 +39,20 @@ var planted = []struct {
 }
 
 // onSet applies change to every write of a key that has part in it; where change is false the write is dropped, but answered ok. The
-// writes of the start, on the main thread, are left alone.
+// writes of the main thread are left alone.
 func onSet(part string, change func(*hostsim.Call) bool) func() func(*hostsim.Call) hostsim.Verdict {
+	return tamperWith(0, part, change)
+}
+
+// onEverySet is onSet for the main thread too.
+func onEverySet(part string, change func(*hostsim.Call) bool) func() func(*hostsim.Call) hostsim.Verdict {
+	return tamperWith(hostsim.MainThread, part, change)
+}
+
+func tamperWith(from int, part string, change func(*hostsim.Call) bool) func() func(*hostsim.Call) hostsim.Verdict {
 	return func() func(*hostsim.Call) hostsim.Verdict {
 		return func(c *hostsim.Call) hostsim.Verdict {
-			if c.Worker >= 0 && c.Function == setData && strings.Contains(string(c.Key), part) && !change(c) {
+			if c.Worker >= from && c.Function == setData && strings.Contains(string(c.Key), part) && !change(c) {
 				return hostsim.Fail(hostsim.StatusOK)
 			}
 			return hostsim.Proceed()
@@ -134,6 +143,58 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				return
 			}
 			t.Errorf("not found with %d seeds", seeds)
+		})
+	}
+}
+
+// Faults of which a small scenario shows each, in some order.
+var plantedInSmall = []struct {
+	name, scenario string
+	tamper         func() func(*hostsim.Call) hostsim.Verdict
+	want           string
+}{
+	{"buckets are written with cas 0", "claim against claim", onSet("/b/", func(c *hostsim.Call) bool { c.CAS = 0; return true }), "ran 2 times"},
+	{"pages are written with cas 0", "claim against claim of the last place", onSet("/p/", func(c *hostsim.Call) bool { c.CAS = 0; return true }), "limit 1"},
+	{"pages are not written, and answered ok", "claim against claim of the last place", onSet("/p/", func(c *hostsim.Call) bool { return false }), "limit 1"},
+	{"a reply's bytes are another key's", "claim against claim of the last place", swapReplies, "got the reply"},
+	{"replies are not written, and answered ok", "claim against claim", onSet("/r/", func(c *hostsim.Call) bool { return false }), "may have shed it"},
+	{"the sweep writes buckets with cas 0", "sweep against claim: the bucket is visited", onEverySet("/b/", func(c *hostsim.Call) bool {
+		if c.Worker == hostsim.MainThread {
+			c.CAS = 0
+		}
+		return true
+	}), "is called unknown"},
+}
+
+// Exploration finds them, and by the same steps again.
+func TestPlantedFaultsAreFoundInSmallScenarios(t *testing.T) {
+	for _, p := range plantedInSmall {
+		t.Run(p.name, func(t *testing.T) {
+			for _, s := range small {
+				if s.name != p.scenario {
+					continue
+				}
+				g := s.g
+				g.tamper, g.whole = p.tamper, true
+				var steps []string
+				for range 2 {
+					g.before = &known{}
+					e, err := Every(t.Context(), s.schedules, g.scenario)
+					f, found := violation(err)
+					if !found || !strings.Contains(f.Error(), p.want) {
+						t.Fatalf("after %d of %d schedules want %q, got %v", e.Schedules, s.schedules, p.want, err)
+					}
+					if steps != nil && !slices.Equal(steps, f.Steps) {
+						t.Fatalf("not by the same steps again: %v", f)
+					}
+					if steps == nil {
+						t.Logf("after %d of %d schedules: %v", e.Schedules, s.schedules, f.Err)
+					}
+					steps = f.Steps
+				}
+				return
+			}
+			t.Fatalf("no scenario %q", p.scenario)
 		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,8 +116,8 @@ func (w *watch) check() error {
 			}
 		}
 	}
-	for limit, rows := range count {
-		for _, n := range rows {
+	for _, limit := range slices.Sorted(maps.Keys(count)) {
+		for _, n := range count[limit] {
 			if most := w.limits[limit]; most > 0 && n > most {
 				return fmt.Errorf("%d %s, limit %d", n, limit, most)
 			}

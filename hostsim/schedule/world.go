@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -11,33 +10,44 @@ import (
 	"github.com/callonce/callonce/hostsim"
 )
 
-// Touch is something that a step reads or changes. Two steps that touch nothing in common, or only read it, may be swapped.
-type Touch struct {
-	What   string
-	Writes bool
-}
-
 // Option is a step that may be taken next. Its name must say which of all steps it is: of two options of one moment no two share it.
 type Option struct {
 	Name string
-	// Touches is what the step depends on; nil = on everything.
+	// Actor is whose step it is. The steps of one actor are never swapped, and only one of them is offered at a time. "" = one of its
+	// own. A step that is offered stays so until it is taken.
+	Actor string
+	// Touches is what the step depends on, besides what the package sees for itself: accesses to shared data, steps that are posted to
+	// workers, the clock. nil = on everything.
 	Touches []Touch
 	// Weight is how likely a random order takes it; 0 means 1. The steps of workers have 8.
 	Weight int
 	Do     func()
 }
 
+func (o *Option) actor() string {
+	if o.Actor != "" {
+		return o.Actor
+	}
+	return o.Name
+}
+
 // Scenario is what is played.
 type Scenario struct {
-	// Host is the host under test. Clock, Random and Hooks.Event and Idle are the package's own; Hooks.Before and After still work, and
-	// Before's verdict stands unless a fault strikes first.
+	// Host is the host under test. Clock, Random and Hooks.Event, Posted and Idle are the package's own; Hooks.Before and After still
+	// work, and Before's verdict stands unless a fault strikes first.
 	Host hostsim.Config
+	// Prepare brings the host to where the scenario begins, before anything is chosen, and to rest: see [World.Drain]. [Every] calls it
+	// for a new host only: most runs begin with a host that is brought back to where it was.
+	Prepare func(*World) error
 	// Faults strike as they say.
 	Faults []Fault
 	// Offer lists what may happen next outside of the workers. It is asked again after each step.
 	Offer func(*World) []Option
 	// Check is called after each step, and End once no step is left. An error is a violation: the run ends with it.
 	Check, End func(*World) error
+	// Compared says that Check compares what a write of shared data leaves with what lies under other keys. Such writes are never
+	// swapped, so that exploration shows Check every state that they can lead to. nil = none.
+	Compared func(*hostsim.Call) bool
 	// MaxSteps ends a run that does not end by itself, which is a violation too; 0 means 200,000.
 	MaxSteps int
 }
@@ -55,15 +65,24 @@ type World struct {
 	changed *sync.Cond
 	free    bool // no step is held
 	points  map[int]*point
-	idle    map[int]bool // has been idle since the start
-	struck  []int        // by fault
-	seen    []int        // occasions, by fault
-	random  *rand.Rand
+	struck  []int // by fault
+	seen    []int // occasions, by fault
+	turn    int   // the worker that runs
+	workers map[int]progress
+	did     *account // what the present step does; nil outside of steps
+}
+
+// progress is how far a worker has come.
+type progress struct {
+	posted, begun int // steps of its loop
+	idle          bool
+	random        rand.PCG // what it draws from
 }
 
 // point is where a worker stands still.
 type point struct {
 	name    string
+	token   string // of the posted step that begins here; "" = none
 	call    *hostsim.Call
 	proceed chan hostsim.Verdict
 }
@@ -94,47 +113,6 @@ func (f *Failure) Error() string {
 // Unwrap gives the violation.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Epoch is what the wall clock shows at the start of every run.
-var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Play runs a scenario once, in the order that c chooses. An error is a *Failure, or says why the host does not start.
-func Play(ctx context.Context, s Scenario, c Chooser) error {
-	w := &World{scenario: &s, chooser: c, free: true, points: map[int]*point{}, idle: map[int]bool{}, Clock: hostsim.NewManualClock(Epoch),
-		struck: make([]int, len(s.Faults)), seen: make([]int, len(s.Faults)), random: rand.New(rand.NewPCG(1, 2))}
-	w.changed = sync.NewCond(&w.mu)
-	config := s.Host
-	config.Clock, config.Random = w.Clock, w.fill
-	before := config.Hooks.Before
-	config.Hooks.Event = w.event
-	config.Hooks.Idle = w.rest
-	config.Hooks.Before = func(call *hostsim.Call) hostsim.Verdict {
-		if v, stop := w.atCall(call); stop {
-			return v
-		}
-		if before != nil {
-			return before(call)
-		}
-		return hostsim.Proceed()
-	}
-	var err error
-	if w.Host, err = hostsim.New(ctx, config); err != nil {
-		return err
-	}
-	defer w.close()
-	w.Host.Wait()
-	w.mu.Lock()
-	w.free = false
-	w.mu.Unlock()
-	if err := w.run(); err != nil {
-		f := &Failure{Err: err, Steps: w.steps}
-		if r, ok := c.(*randomly); ok {
-			f.Seed = r.seed
-		}
-		return f
-	}
-	return nil
-}
-
 // errRedundant ends a run whose order is the same as one before but for steps that may be swapped.
 var errRedundant = fmt.Errorf("redundant")
 
@@ -152,6 +130,9 @@ func (w *World) run() error {
 		}
 		options := w.options()
 		if len(options) == 0 {
+			if x, ok := w.chooser.(*explorer); ok {
+				x.stable(nil)
+			}
 			break
 		}
 		if len(w.steps) == limit {
@@ -162,7 +143,10 @@ func (w *World) run() error {
 			return errRedundant
 		}
 		w.steps = append(w.steps, options[n].Name)
+		w.began(&options[n])
 		options[n].Do()
+		w.settle()
+		w.ended()
 	}
 	if w.scenario.End != nil {
 		return w.scenario.End(w)
@@ -186,20 +170,13 @@ func (w *World) options() []Option {
 	return out
 }
 
-// Worker is what every step of a worker touches.
-func Worker(n int) Touch { return Touch{fmt.Sprint("worker ", n), true} }
-
 // workerWeight makes a worker's step so much likelier than what a scenario offers without a weight of its own: a worker is rarely held
 // up for long.
 const workerWeight = 8
 
 func (w *World) step(n int, p *point) Option {
-	o := Option{Name: fmt.Sprintf("worker %d: %s", n, p.name), Touches: []Touch{Worker(n)}, Weight: workerWeight}
-	if p.call != nil {
-		o.Touches = append(o.Touches, Touch{"key " + string(p.call.Key), p.call.Function == setData})
-	}
-	o.Do = func() { w.proceed(n, p) }
-	return o
+	return Option{Name: fmt.Sprintf("worker %d: %s", n, p.name), Actor: fmt.Sprint("worker ", n), Touches: []Touch{}, Weight: workerWeight,
+		Do: func() { w.proceed(n, p) }}
 }
 
 const (
@@ -213,6 +190,7 @@ func (w *World) proceed(n int, p *point) {
 	if p.call != nil {
 		if w.Strike(Crash) {
 			v = hostsim.Crash()
+			w.Touch(keyTouch+string(p.call.Key), false)
 			w.note("  … and crashes there")
 		} else if p.call.Function == setData && w.Strike(RefuseCAS) {
 			v = hostsim.Fail(hostsim.StatusCasMismatch)
@@ -221,6 +199,10 @@ func (w *World) proceed(n int, p *point) {
 	}
 	w.mu.Lock()
 	delete(w.points, n)
+	w.turn = n
+	if w.did != nil && p.token != "" {
+		w.did.used = append(w.did.used, p.token)
+	}
 	w.mu.Unlock()
 	p.proceed <- v
 }
@@ -267,6 +249,7 @@ func (w *World) Drain() error {
 		for n := hostsim.MainThread; n < w.Host.Workers() && p == nil; n++ {
 			if p = w.points[n]; p != nil {
 				delete(w.points, n)
+				w.turn = n
 			}
 		}
 		w.mu.Unlock()
@@ -284,24 +267,33 @@ func (w *World) Drain() error {
 }
 
 // Advance moves the clock. Timers that fall due post their steps, which then wait to be chosen as all others do.
-func (w *World) Advance(d time.Duration) { w.Clock.Jump(d) }
+func (w *World) Advance(d time.Duration) {
+	w.Touch("clock", true)
+	w.Clock.Jump(d)
+}
 
 func (w *World) event(n int, name string) {
-	if name == "start" && n > 0 {
+	w.mu.Lock()
+	for name == "start" && n > 0 && w.free && !w.workers[n-1].idle {
 		// Workers start at once, and would draw their random numbers in any order.
-		w.mu.Lock()
-		for w.free && !w.idle[n-1] {
-			w.changed.Wait()
-		}
-		w.mu.Unlock()
-		return
+		w.changed.Wait()
 	}
-	w.hold(n, name, nil)
+	p := w.workers[n]
+	p.begun++
+	w.workers[n] = p
+	token := message(n, p.begun)
+	if w.free {
+		w.turn = n
+	}
+	w.mu.Unlock()
+	w.hold(n, &point{name: name, token: token})
 }
 
 func (w *World) rest(n int) {
 	w.mu.Lock()
-	w.idle[n] = true
+	p := w.workers[n]
+	p.idle = p.begun > 0
+	w.workers[n] = p
 	w.changed.Broadcast()
 	w.mu.Unlock()
 }
@@ -315,32 +307,37 @@ func (w *World) atCall(call *hostsim.Call) (v hostsim.Verdict, stop bool) {
 	if call.Function == setData {
 		what = "set "
 	}
-	v = w.hold(call.Worker, what+string(call.Key), call)
+	v = w.hold(call.Worker, &point{name: what + string(call.Key), call: call})
 	return v, v != hostsim.Proceed()
 }
 
-func (w *World) hold(n int, name string, call *hostsim.Call) hostsim.Verdict {
+func (w *World) hold(n int, p *point) hostsim.Verdict {
 	w.mu.Lock()
 	if w.free {
 		w.mu.Unlock()
 		return hostsim.Proceed()
 	}
-	p := &point{name: name, call: call, proceed: make(chan hostsim.Verdict, 1)}
+	p.proceed = make(chan hostsim.Verdict, 1)
 	w.points[n] = p
 	w.changed.Broadcast()
 	w.mu.Unlock()
 	return <-p.proceed
 }
 
+// fill draws from the numbers of the worker that runs, so that what one draws does not depend on what others have drawn.
 func (w *World) fill(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	p := w.workers[w.turn]
+	rng := rand.New(&p.random)
 	for i := range b {
-		b[i] = byte(w.random.Uint32())
+		b[i] = byte(rng.Uint32())
 	}
+	w.workers[w.turn] = p
 }
 
-func (w *World) close() {
+// letGo lets everything run that was held, to its end. Nothing of it is part of the run any more.
+func (w *World) letGo() {
 	w.mu.Lock()
 	w.free = true
 	for n, p := range w.points {
@@ -348,5 +345,4 @@ func (w *World) close() {
 		delete(w.points, n)
 	}
 	w.mu.Unlock()
-	w.Host.Close()
 }

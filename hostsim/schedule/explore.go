@@ -1,0 +1,322 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Explored counts what [Every] has played.
+type Explored struct {
+	// Schedules were played to their end. No two of them are the same but for the order of steps that may be swapped.
+	Schedules int
+	// Redundant runs were broken off, because they would have become the same as one before.
+	Redundant int
+	// Shortest and Longest are the numbers of steps of the schedules.
+	Shortest, Longest int
+	// Whole says that there are no other schedules.
+	Whole bool
+}
+
+// Every plays every order of a scenario's steps, and every outcome of its chances, until one fails, all are played (Whole) or limit runs
+// have been. Of orders that differ only in steps that may be swapped (see [Touch]) it plays one, or a few where chances are taken. Which
+// steps matter to each other is seen while they run; where two of them do that could have come the other way round, that way is played
+// too (optimal dynamic partial order reduction, after Abdulla, Aronis, Jonsson and Sagonas, 2014).
+//
+// scenario is called for each run. What it gives must be the same each time, Host included, but for what has a run's own state: its
+// functions and hooks. An error is a *Failure, or says what keeps the scenario from being explored: a run that cannot be repeated, a
+// step that another makes impossible.
+func Every(ctx context.Context, limit int, scenario func() Scenario) (Explored, error) {
+	x := &explorer{}
+	st := stage{again: true}
+	defer st.close()
+	return x.every(limit, func() error { return st.play(ctx, scenario(), x) })
+}
+
+func (x *explorer) every(limit int, play func() error) (Explored, error) {
+	var e Explored
+	for e.Schedules+e.Redundant < limit {
+		err := play()
+		if x.mismatch != nil {
+			return e, x.mismatch
+		}
+		var f *Failure
+		switch {
+		case err == nil:
+			n := len(x.path)
+			if e.Schedules++; e.Schedules == 1 || n < e.Shortest {
+				e.Shortest = n
+			}
+			e.Longest = max(e.Longest, n)
+		case errors.As(err, &f) && f.Err == errRedundant:
+			e.Redundant++
+		default:
+			return e, err
+		}
+		if !x.next() {
+			e.Whole = true
+			return e, nil
+		}
+	}
+	return e, nil
+}
+
+// explorer walks the tree of choices depth first. Each run repeats the path so far and goes on from there.
+type explorer struct {
+	path []*node
+	// depth is how many steps of the path the present run has begun, chances how many of the last one.
+	depth, chances int
+	options        []Option // when the last step was chosen
+	makers         map[string]*event
+	mismatch       error
+	// plain leaves the reduction out: every order is played. blind leaves touches out of what steps are seen to do. For tests.
+	plain bool
+	blind func(Touch) bool
+}
+
+// node is a moment at which a step is chosen.
+type node struct {
+	// asleep are steps that lead nowhere new from here, tree those that must be taken still.
+	asleep, tree []*planned
+	event        *event
+	plan         *planned // what event was, or is, to be
+	// tried are the outcomes of its chances that were played, did is what it did in them.
+	tried []*planned
+	did   *account
+	done  bool // event has been taken, and is known
+}
+
+func (x *explorer) Choose(options []Option) int {
+	if !x.stable(options) {
+		return -1
+	}
+	x.options = slices.Clone(options)
+	x.chances = 0
+	if x.depth == len(x.path) {
+		n := x.open()
+		if !n.choose(options, x.last(), x.plain) {
+			return -1
+		}
+		x.path = append(x.path, n)
+	}
+	n := x.path[x.depth]
+	x.depth++
+	at := slices.IndexFunc(options, func(o Option) bool { return o.actor() == n.plan.actor })
+	switch {
+	case at < 0:
+		return x.lost("at step %d %s cannot be taken, which was seen to be possible", x.depth, n.plan.actor)
+	case n.done && options[at].Name != n.event.name:
+		return x.lost("a run cannot be repeated: step %d was %q, and is %q", x.depth, n.event.name, options[at].Name)
+	case !n.done:
+		n.event = &event{actor: n.plan.actor, name: options[at].Name}
+	}
+	return at
+}
+
+func (x *explorer) lost(format string, args ...any) int {
+	x.mismatch = fmt.Errorf(format, args...)
+	return -1
+}
+
+// stable looks at what the last step made of the options: what it added it made possible. It must not have taken any away.
+func (x *explorer) stable(options []Option) bool {
+	if x.depth == 0 {
+		x.makers = map[string]*event{}
+		return x.mismatch == nil
+	}
+	last := x.path[x.depth-1].event
+	has := func(in []Option, name string) bool {
+		return slices.ContainsFunc(in, func(o Option) bool { return o.Name == name })
+	}
+	for _, o := range x.options {
+		if o.actor() != last.actor && !has(options, o.Name) {
+			x.lost("step %q could be taken before %q, and not after it: such steps cannot be told to depend on each other", o.Name, last.name)
+			return false
+		}
+	}
+	for _, o := range options {
+		if !has(x.options, o.Name) {
+			x.makers["option "+o.Name] = last
+		}
+	}
+	return x.mismatch == nil
+}
+
+// open makes the node that follows the path.
+func (x *explorer) open() *node {
+	n := &node{}
+	last := x.last()
+	if last == nil || x.plain {
+		return n
+	}
+	n.tree = last.plan.then
+	for _, p := range last.asleep {
+		if p.actor != last.event.actor && !p.did.conflicts(&last.event.account) {
+			n.asleep = append(n.asleep, p)
+		}
+	}
+	return n
+}
+
+func (x *explorer) last() *node {
+	if len(x.path) == 0 {
+		return nil
+	}
+	return x.path[len(x.path)-1]
+}
+
+// choose decides on a step: the next that is planned, else any that is not asleep, rather of the one who took the last. It is false
+// if there is none.
+func (n *node) choose(options []Option, last *node, plain bool) bool {
+	if len(n.tree) > 0 {
+		n.plan, n.tree = n.tree[0], n.tree[1:]
+		return true
+	}
+	for _, o := range options {
+		asleep := slices.ContainsFunc(n.asleep, func(p *planned) bool { return p.actor == o.actor() })
+		if !asleep && (n.plan == nil || last != nil && o.actor() == last.event.actor) {
+			n.plan = &planned{actor: o.actor()}
+		}
+	}
+	if plain {
+		for _, o := range options {
+			if o.actor() != n.plan.actor {
+				n.tree = append(n.tree, &planned{actor: o.actor()})
+			}
+		}
+	}
+	return n.plan != nil
+}
+
+func (x *explorer) Chance(int) bool {
+	if x.depth == 0 {
+		x.lost("a chance before the first step")
+		return false
+	}
+	n := x.path[x.depth-1]
+	at := x.chances
+	x.chances++
+	if at < len(n.event.struck) {
+		return n.event.struck[at]
+	}
+	if n.done {
+		x.lost("a run cannot be repeated: step %q takes more chances than before", n.event.name)
+		return false
+	}
+	hit := at < len(n.plan.struck) && n.plan.struck[at]
+	n.event.struck = append(n.event.struck, hit)
+	return hit
+}
+
+// took is told what the step did that was chosen last.
+func (x *explorer) took(did *account) {
+	n := x.path[x.depth-1]
+	if n.done {
+		if !n.event.account.equal(did) && x.mismatch == nil {
+			x.lost("a run cannot be repeated: step %q touched %v, and touches %v", n.event.name, n.event.account, *did)
+		}
+	} else {
+		n.learn(did, x.blind)
+	}
+	for _, token := range did.made {
+		x.makers[token] = n.event
+	}
+	if n.done {
+		return
+	}
+	n.done = true
+	for _, token := range append(did.used, "option "+n.event.name) {
+		if m := x.makers[token]; m != nil && !slices.Contains(n.event.after, m) {
+			n.event.after = append(n.event.after, m)
+		}
+	}
+}
+
+// learn keeps what a step did, and plans for the other outcomes of its chances.
+func (n *node) learn(did *account, blind func(Touch) bool) {
+	n.event.account = *did
+	n.event.touches = slices.Clone(did.touches)
+	if blind != nil {
+		n.event.touches = slices.DeleteFunc(n.event.touches, blind)
+	}
+	n.tried = append(n.tried, &planned{actor: n.event.actor, struck: n.event.struck})
+	for i, hit := range n.event.struck {
+		other := append(slices.Clone(n.event.struck[:i]), !hit)
+		known := func(p *planned) bool {
+			return p.actor == n.event.actor && len(p.struck) > i && slices.Equal(p.struck[:i+1], other)
+		}
+		if !slices.ContainsFunc(n.tried, known) && !slices.ContainsFunc(n.tree, known) {
+			n.tree = append([]*planned{{actor: n.event.actor, struck: other, did: &account{everything: true}}}, n.tree...)
+		}
+	}
+}
+
+// next moves on to the next path. It is false when there is none.
+func (x *explorer) next() bool {
+	if !x.plain {
+		x.reverse()
+	}
+	x.depth = 0
+	for len(x.path) > 0 {
+		n := x.last()
+		n.rest()
+		if len(n.tree) > 0 {
+			n.plan, n.tree, n.event, n.done = n.tree[0], n.tree[1:], nil, false
+			return true
+		}
+		x.path = x.path[:len(x.path)-1]
+	}
+	return false
+}
+
+// rest puts the step to sleep that has been explored, with whatever it did in any outcome of its chances, once all of those have been.
+func (n *node) rest() {
+	if n.did == nil {
+		n.did = &account{}
+	}
+	n.did.everything = n.did.everything || n.event.everything
+	for _, t := range n.event.touches {
+		n.did.touch(t)
+	}
+	if slices.ContainsFunc(n.tree, func(p *planned) bool { return p.actor == n.event.actor }) {
+		return
+	}
+	n.asleep = append(n.asleep, &planned{actor: n.event.actor, did: n.did})
+	n.did = nil
+}
+
+// reverse plans, for each two steps of the run that depend on each other and could have come the other way round, a run in which they do.
+func (x *explorer) reverse() {
+	run := make([]*event, len(x.path))
+	for i, n := range x.path {
+		run[i] = n.event
+	}
+	before := past(run)
+	for j, b := range run {
+		for i := range j {
+			a := run[i]
+			if !before[j].has(i) || a.actor == b.actor || slices.Contains(b.after, a) || !a.conflicts(&b.account) ||
+				before[j].meets(i, j, func(k int) bool { return before[k].has(i) }) {
+				continue
+			}
+			var v sequence
+			for k := i + 1; k < len(run); k++ {
+				if !before[k].has(i) {
+					v = append(v, seen{planned{actor: run[k].actor, struck: run[k].struck, did: &run[k].account}, run[k]})
+				}
+			}
+			v = append(v, seen{planned{actor: b.actor, did: &b.account, late: true}, b})
+			x.path[i].plans(v)
+		}
+	}
+}
+
+func (n *node) plans(v sequence) {
+	for _, p := range n.asleep {
+		if _, yes := v.begins(p); yes {
+			return
+		}
+	}
+	n.tree = insert(n.tree, v)
+}

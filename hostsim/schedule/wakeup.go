@@ -1,0 +1,93 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+)
+
+// planned is a step that a run is to take once it gets where the step's predecessors have led.
+type planned struct {
+	actor string
+	// struck are the outcomes that its chances shall have; those beyond are false.
+	struck []bool
+	// did is what the step did when it was seen. Where late is set it was seen after something that it depends on and that it
+	// shall now come before: what it will do then is not known, but for the key that it accesses first.
+	did  *account
+	late bool
+	then []*planned
+}
+
+// keyTouch begins the name of a touch of a key of shared data, which a worker's step has one of at most, known in advance.
+const keyTouch = "key "
+
+// stirs says that a planned step and what another did may depend on each other. A late step may touch whatever a step may, except
+// that of keys it touches its own alone.
+func (p *planned) stirs(b *account) bool {
+	if !p.late {
+		return p.did.conflicts(b)
+	}
+	if p.did.everything || b.everything || len(b.made)+len(b.used) > 0 {
+		return true
+	}
+	for _, t := range b.touches {
+		if !strings.HasPrefix(t.What, keyTouch) {
+			return true
+		}
+		if slices.ContainsFunc(p.did.touches, func(own Touch) bool { return own.What == t.What }) {
+			return true
+		}
+	}
+	return false
+}
+
+// sequence is a row of planned steps, each with the event that it was seen as.
+type sequence []seen
+
+type seen struct {
+	planned
+	event *event
+}
+
+// begins says that the planned step p may as well be the first of the sequence, so that whoever has explored all that begins with p
+// has explored the sequence too. at is its place there, -1 if it is not in it.
+func (v sequence) begins(p *planned) (at int, yes bool) {
+	at = slices.IndexFunc(v, func(s seen) bool { return s.actor == p.actor })
+	if at < 0 {
+		return at, !slices.ContainsFunc(v, func(s seen) bool { return p.stirs(s.did) || s.stirs(p.did) })
+	}
+	for i := range v[:at] {
+		if v[i].event.before(v[at].event) || p.stirs(v[i].did) {
+			return at, false
+		}
+	}
+	return at, true
+}
+
+// insert adds a sequence to a tree of planned steps, unless what is planned there already covers it.
+func insert(tree []*planned, v sequence) []*planned {
+	if len(v) == 0 {
+		return tree
+	}
+	for _, p := range tree {
+		at, yes := v.begins(p)
+		if !yes || at >= 0 && !slices.Equal(p.struck, v[at].struck) {
+			continue
+		}
+		if len(p.then) == 0 {
+			return tree
+		}
+		if at >= 0 {
+			v = slices.Delete(slices.Clone(v), at, at+1)
+		}
+		p.then = insert(p.then, v)
+		return tree
+	}
+	first := v[0].planned
+	last := &first
+	for i := range v[1:] {
+		next := v[i+1].planned
+		last.then = []*planned{&next}
+		last = &next
+	}
+	return append(tree, &first)
+}
