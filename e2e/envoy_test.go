@@ -65,16 +65,9 @@ func sendBy(t *testing.T, transport http.RoundTripper, method, url, body string,
 }
 
 // The configurations are right as people find them: Envoy takes them, from the
-// project's root, and has nothing to remark.
+// project's root, and has nothing to remark; nor has the oldest that is supported.
 func TestConfigurationAsItStands(t *testing.T) {
-	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := tools.Envoy()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must(t, tools.Root)
 	// A root of its own, whose dist/ holds what this test built.
 	top := t.TempDir()
 	if err := os.Mkdir(filepath.Join(top, "dist"), 0o755); err != nil {
@@ -86,22 +79,25 @@ func TestConfigurationAsItStands(t *testing.T) {
 	if _, err := callers.New(top); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml"} {
-		t.Run(file, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), binary, "--mode", "validate", "-c", filepath.Join(root, "envoy", file))
-			cmd.Dir = top
-			log, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v: %v", cmd.Args, err)
-			}
-			for line := range strings.Lines(string(log)) {
-				for _, bad := range []string{"[warning]", "[error]", "[critical]", "eprecated"} {
-					if strings.Contains(line, bad) {
-						t.Errorf("want no remarks, got %s", line)
+	for name, envoy := range map[string]func() (string, error){"newest": tools.Envoy, "oldest": tools.OldestEnvoy} {
+		binary := must(t, envoy)
+		for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml"} {
+			t.Run(name+" "+file, func(t *testing.T) {
+				cmd := exec.CommandContext(t.Context(), binary, "--mode", "validate", "-c", filepath.Join(root, "envoy", file))
+				cmd.Dir = top
+				log, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Errorf("%v: %v", cmd.Args, err)
+				}
+				for line := range strings.Lines(string(log)) {
+					for _, bad := range []string{"[warning]", "[error]", "[critical]", "eprecated"} {
+						if strings.Contains(line, bad) {
+							t.Errorf("want no remarks, got %s", line)
+						}
 					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

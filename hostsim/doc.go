@@ -5,16 +5,10 @@
 // It exists for two uses: trying a filter without Envoy, and testing one harder than Envoy allows. A test may stop a worker
 // at any host call, make that call fail, end the VM there, and hold the clock (see [Hooks] and [ManualClock]).
 //
-// A test of a filter needs little more than this:
+// A test of a filter needs little more than this (see package hosttest):
 //
-//	h, err := hostsim.New(ctx, hostsim.Config{Wasm: code, PluginConfig: config, Workers: 2, HoldHeaders: true})
-//	if err != nil {
-//		t.Fatal(err) // a refused configuration, with the lines that the filter logged
-//	}
-//	defer h.Close()
-//	front := httptest.NewServer(hostsim.NewProxy(h, upstream, hostsim.ProxyOptions{}))
-//	defer front.Close()
-//	resp, err := http.Post(front.URL+"/mcp", "application/json", body)
+//	front := hosttest.Start(t, hostsim.Config{Wasm: code, PluginConfig: config, Workers: 2, HoldHeaders: true}, server)
+//	resp, body := front.Send("POST", "/mcp", call, "content-type", "application/json")
 //
 // The package knows nothing about any particular filter. What it does follows measurements of Envoy 1.40 and the
 // behaviour that proxy-wasm-cpp-host documents in its headers; where Envoy surprises, hostsim surprises in the same way.

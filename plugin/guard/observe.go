@@ -165,4 +165,8 @@ func (s *Stream) outcome(o string) {
 		s.g.counts.add(s.label(), toolCalls, s.call.tool.Match, o)
 	}
 	s.host.SetState("callonce.outcome", o)
+	if s.policy.Observe {
+		// Only where nothing came of the outcome: elsewhere it would cost and say nothing.
+		s.host.SetState("callonce.mode", "observe")
+	}
 }

@@ -204,6 +204,9 @@ func TestObserve(t *testing.T) {
 	send := func(body string, h ...string) *exchange {
 		x := w.send(g, body, h...)
 		x.wantSent()
+		if x.state["callonce.outcome"] == "" || x.state["callonce.mode"] != "observe" {
+			t.Errorf("published %v: want an outcome, and that it was only observed", x.state)
+		}
 		if len(x.header("accept-encoding")) != 1 || len(x.header("x-envoy-max-retries"))+len(x.header("x-key")) > 0 || string(x.body) != body {
 			t.Errorf("edited: %v %s", x.request, x.body)
 		}
@@ -230,6 +233,11 @@ func TestObserve(t *testing.T) {
 	x.panicsIn = "RequestBody"
 	x.arrive(body)
 	x.wantSent()
+	enforced := newWorld(t)
+	x = enforced.send(enforced.worker(anyone(``)), body)
+	if mode, said := x.state["callonce.mode"]; said || x.state["callonce.outcome"] != "first" {
+		t.Errorf("enforced: want an outcome and no mode, found %v (%q)", x.state, mode)
+	}
 }
 
 func TestStoreErrorForwards(t *testing.T) {

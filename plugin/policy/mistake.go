@@ -33,7 +33,7 @@ type Mistakes []Mistake
 func (ms Mistakes) Error() string {
 	lines := make([]string, len(ms))
 	for i, m := range ms {
-		lines[i] = "callonce: configuration: " + m.Error()
+		lines[i] = "configuration: " + m.Error()
 	}
 	return strings.Join(lines, "\n")
 }

@@ -45,7 +45,9 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{`null`, "", "null", "an object"},
 	{`"{}"`, "", `"{}"`, "an object"},
 	{`{`, "", "text that is no strict JSON, line 1, column 2 (JSON: at byte 1: expected a member name or '}', found the end of the text)", "one JSON object"},
-	{`{"a":1,"a":2}`, "", "text that is no strict JSON, line 1, column 8 (JSON: at byte 7: expected a name not used before in its object, found the name at byte 1 again)", "one JSON object"},
+	{`{"a":1,"a":2}`, "", `the member "a" twice in one object (line 1, column 2 and line 1, column 8)`, "each member once"},
+	{"{\"policies\":{\"p\":{\"tt\\\"l\":\"1m\",\n  \"tt\\u0022l\":\"2m\"}}}", "", `the member "tt\u0022l" twice in one object (line 1, column 19 and line 2, column 3)`, "each member once"},
+	{`{"` + strings.Repeat("é", 60) + `":1,"` + strings.Repeat("é", 60) + `":1}`, "", `the member "` + strings.Repeat("é", 39) + `… twice in one object (line 1, column 2 and line 1, column 127)`, "each member once"},
 	{"\u00a0", "", "text that is no strict JSON, line 1, column 1 (JSON: at byte 0: expected a value, found 0xc2)", "one JSON object"},
 	{`{} {}`, "", "text that is no strict JSON, line 1, column 4 (JSON: at byte 3: expected nothing after the value, found '{')", "one JSON object"},
 
@@ -286,16 +288,16 @@ func TestTenMistakes(t *testing.T) {
 // One mistake is one line, whatever a member is called.
 func TestMistakeIsOneLine(t *testing.T) {
 	for src, want := range map[string]string{
-		`[]`:                     "callonce: configuration: (the whole text): found a list, expected an object",
-		`{"default":"x"}`:        `callonce: configuration: /default: found "x", expected "off" or the name of a policy`,
-		`{"a\nb\u0000\u001b":1}`: `callonce: configuration: "/a\nb\x00\x1b": found an unknown member, expected ` + topMembers,
-		`{"é \"":1}`:             `callonce: configuration: /é ": found an unknown member, expected ` + topMembers,
+		`[]`:                     "configuration: (the whole text): found a list, expected an object",
+		`{"default":"x"}`:        `configuration: /default: found "x", expected "off" or the name of a policy`,
+		`{"a\nb\u0000\u001b":1}`: `configuration: "/a\nb\x00\x1b": found an unknown member, expected ` + topMembers,
+		`{"é \"":1}`:             `configuration: /é ": found an unknown member, expected ` + topMembers,
 	} {
 		_, mistakes := policy.Parse([]byte(src))
 		if got := mistakes.Error(); got != want {
 			t.Errorf("%s\n got %s\nwant %s", src, got, want)
 		}
-		if got := "callonce: configuration: " + mistakes[0].Error(); got != want {
+		if got := "configuration: " + mistakes[0].Error(); got != want {
 			t.Errorf("%s\n got %s\nwant %s", src, got, want)
 		}
 	}

@@ -18,7 +18,7 @@ func Parse(src []byte) (*Config, Mistakes) {
 	}
 	r := &reader{}
 	if err := r.doc.Parse(src); err != nil {
-		return nil, Mistakes{{"", "text that is no strict JSON" + lineOf(src, err) + " (" + err.Error() + ")", "one JSON object"}}
+		return nil, Mistakes{unreadable(src, err)}
 	}
 	c := &Config{exact: map[string]*Policy{}, byName: map[string]*Policy{}}
 	var routes, def canonical.Node = canonical.NoNode, canonical.NoNode
@@ -125,12 +125,32 @@ func (r *reader) policyName(n canonical.Node, at string, c *Config) *Policy {
 	return p
 }
 
-// lineOf says in which line and column, counted from 1, a text breaks the grammar.
-func lineOf(src []byte, err error) string {
+// unreadable says why a text is no JSON that can be read in one way only.
+func unreadable(src []byte, err error) Mistake {
 	e, ok := err.(*canonical.Error)
-	if !ok {
-		return ""
+	switch {
+	case !ok:
+		return Mistake{"", "text that is no strict JSON (" + err.Error() + ")", "one JSON object"}
+	case e.Reason == canonical.DuplicateName:
+		return Mistake{"", "the member " + nameAt(src, e.Offset) + " twice in one object (" + lineOf(src, e.First) + " and " + lineOf(src, e.Offset) + ")", "each member once"}
 	}
-	before := src[:min(e.Offset, len(src))]
-	return ", line " + itoa(bytes.Count(before, []byte("\n"))+1) + ", column " + itoa(len(before)-bytes.LastIndexByte(before, '\n'))
+	return Mistake{"", "text that is no strict JSON, " + lineOf(src, e.Offset) + " (" + err.Error() + ")", "one JSON object"}
+}
+
+// nameAt is the string that begins at an offset, as it is spelled there, with its quotes.
+func nameAt(src []byte, offset int) string {
+	end := offset + 1
+	for end < len(src) && src[end] != '"' {
+		if src[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	return shown(src[offset:min(end+1, len(src))])
+}
+
+// lineOf says in which line and column, counted from 1, an offset is.
+func lineOf(src []byte, offset int) string {
+	before := src[:min(offset, len(src))]
+	return "line " + itoa(bytes.Count(before, []byte("\n"))+1) + ", column " + itoa(len(before)-bytes.LastIndexByte(before, '\n'))
 }

@@ -49,18 +49,22 @@ func (r *reader) found(n canonical.Node) string {
 	case canonical.Array:
 		return "a list"
 	case canonical.String, canonical.Number:
-		raw := r.doc.Raw(n)
-		if len(raw) <= mostShown {
-			return string(raw)
-		}
-		end := mostShown
-		for !utf8.RuneStart(raw[end]) {
-			end--
-		}
-		return string(raw[:end]) + "…"
+		return shown(r.doc.Raw(n))
 	default:
 		return string(r.doc.Raw(n))
 	}
+}
+
+// shown is as much of a text as a mistake shows.
+func shown(text []byte) string {
+	if len(text) <= mostShown {
+		return string(text)
+	}
+	end := mostShown
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return string(text[:end]) + "…"
 }
 
 // child appends one reference token to a pointer.

@@ -18,7 +18,7 @@ const tickMillis = 1000
 func (p *plugin) start(size uint32) bool {
 	text, st := taken(proxyGetBufferBytes(configuration, 0, size, pBytes(), pSize()))
 	if st != statusOK && st != statusNotFound {
-		logText(logCritical, "callonce: the configuration cannot be read: "+st.Error())
+		logText(logCritical, "the configuration cannot be read: "+st.Error())
 		return false
 	}
 	// A copy: what is parsed may keep parts of the text.
@@ -32,15 +32,20 @@ func (p *plugin) start(size uint32) bool {
 	for _, w := range config.Warnings() {
 		logLine(w)
 	}
+	for _, p := range config.Policies {
+		if p.Observe {
+			logLine("the policy " + strconv.Quote(p.Name) + " observes: it decides, counts and logs as if it enforced, and refuses, replays and edits nothing")
+		}
+	}
 	g := guard.New(config, metrics{}, logLine)
 	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random, Log: logLine}, layout); err != nil {
-		logText(logCritical, "callonce: the ledger cannot be kept: "+err.Error())
+		logText(logCritical, "the ledger cannot be kept: "+err.Error())
 		return false
 	}
 	keys, bytes := layout.Most(config.Namespace, g.Quotas())
-	logText(logInfo, "callonce: the ledger holds at most "+strconv.Itoa(keys)+" keys and "+strconv.FormatInt(bytes, 10)+" bytes of shared data")
+	logText(logInfo, "the ledger holds at most "+strconv.Itoa(keys)+" keys and "+strconv.FormatInt(bytes, 10)+" bytes of shared data")
 	if st := proxySetTickPeriodMilliseconds(tickMillis); st != statusOK {
-		logText(logCritical, "callonce: no ticks: "+st.Error())
+		logText(logCritical, "no ticks: "+st.Error())
 		return false
 	}
 	p.guard = g
@@ -86,7 +91,8 @@ func logText(level uint32, line string) {
 	_ = proxyLog(level, p, n) // there is nowhere else to say it
 }
 
-func logLine(line string) { logText(logWarn, "callonce: "+line) }
+// logLine says something without the filter's name: the proxy puts the plugin's in front.
+func logLine(line string) { logText(logWarn, line) }
 
 type metrics struct{}
 

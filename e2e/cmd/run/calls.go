@@ -26,7 +26,7 @@ Any MCP client can connect to {URL}/mcp. Or paste these, in another terminal:
   # How often the server really charged:
   curl -s {COUNT}
 
-Ctrl-C stops everything. Requests follow.
+Ctrl-C stops everything, a second one at once. Requests follow.
 
 `
 
@@ -39,7 +39,7 @@ tool and arguments, for instance; a server that keeps sessions wants an initiali
   {CURL} -H 'Idempotency-Key: order-1' \
     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"TOOL","arguments":{}}}'
 
-Ctrl-C stops everything. Requests follow.
+Ctrl-C stops everything, a second one at once. Requests follow.
 
 `
 

@@ -31,7 +31,8 @@ const port = "10000"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	// A second signal ends the process at once, as if it had not been caught.
+	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Getenv("UPSTREAM"), os.Stdout, os.Stderr))
 }
 

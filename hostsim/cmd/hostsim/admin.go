@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/callonce/callonce/hostsim"
 )
@@ -114,9 +116,21 @@ func (s sample) braces() string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// listenAndServe serves h on an address of its own until stop is called.
-func listenAndServe(address string, h http.Handler) (where string, stop func(), err error) {
+// listen says which flag's address cannot be had, and what to do where somebody else has it.
+func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s: another program has %s already: end that one, or name another port (0 is any free one, which is printed)", flag, address)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}
+
+// listenAndServe serves h on an address of its own until stop is called.
+func listenAndServe(flag, address string, h http.Handler) (where string, stop func(), err error) {
+	l, err := listen(flag, address)
 	if err != nil {
 		return "", nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/callonce/callonce/hostsim"
 )
@@ -35,7 +36,9 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case *plugin != "":
 		err = checkWithPlugin(ctx, b, *plugin, *config, *cache)
 	case checkConfig != nil:
-		warnings, err = checkConfig(b)
+		if warnings, err = checkConfig(b); err != nil {
+			return fmt.Errorf("%s:\n  %s", *config, strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		}
 	default:
 		return fmt.Errorf("%w: check needs --plugin: this build has no reader of configurations of its own", errUsage)
 	}
@@ -62,7 +65,7 @@ func checkWithPlugin(ctx context.Context, b []byte, plugin, config, cache string
 		if errors.As(err, &refused) {
 			return refused
 		}
-		return err
+		return fmt.Errorf("%s: %w", plugin, err)
 	}
 	return h.Close()
 }

@@ -101,7 +101,7 @@ func TestServe(t *testing.T) {
 	url := stderr.find(t, `listening on (http://127\.0\.0\.1:[1-9]\d*), upstream http://[0-9.:]+, 2 workers`)[1]
 	req, _ := http.NewRequest("POST", url+"/ok?x=1", strings.NewReader("body"))
 	req.Header.Set("x-name", "A")
-	req.Header.Set("x-do", "rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh prop xds/route_name; rh prop xds/route_metadata/filter_metadata/cc/policy; rh prop xds/cluster_name")
+	req.Header.Set("x-do", "rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh setprop callonce.mode observe; rh prop xds/route_name; rh prop xds/route_metadata/filter_metadata/cc/policy; rh prop xds/cluster_name")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("body %q", b)
 	}
 	resp.Body.Close()
-	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok\?x=1 200 \d+ms worker=[01] outcome=first key=0123456789abcdef$`)
+	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok\?x=1 200 \d+ms worker=[01] outcome=first key=0123456789abcdef mode=observe$`)
 	for _, want := range []string{`xds/route_name -> "theroute"`, `policy -> "pay"`, `cluster_name -> "up"`} {
 		stderr.find(t, regexp.QuoteMeta(want))
 	}
@@ -143,6 +143,9 @@ func TestServe(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	refuse := write(t, "refuse", "start refuse because of it\n")
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	taken := strings.TrimPrefix(server.URL, "http://")
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -162,13 +165,41 @@ func TestMistakes(t *testing.T) {
 		{[]string{"check"}, 2, "check needs --config"},
 		{[]string{"check", "--config", refuse, "--plugin", probe, "--cache", cache}, 1, "because of it"},
 		{[]string{"check", "--config", "/nonexistent"}, 1, "--config: open /nonexistent"},
-		{[]string{"check", "--config", refuse}, 1, refuse + ": "},
+		{[]string{"check", "--config", refuse}, 1, refuse + ":\n  configuration: "},
+		{[]string{"check", "conf.json"}, 2, `unexpected argument "conf.json": did you mean --config conf.json?`},
+		{[]string{"check", "x.wasm"}, 2, "did you mean --plugin x.wasm?"},
+		{[]string{"serve", "--plugin", "x", "http://h:1"}, 2, "did you mean --upstream http://h:1?"},
+		{[]string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--listen", taken, "--cache", cache}, 1, "--listen: another program has " + taken + " already: end that one, or name another port"},
+		{[]string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--admin", taken, "--cache", cache}, 1, "--admin: another program has " + taken + " already"},
 	} {
 		var stdout, stderr output
 		got := run(context.Background(), c.args, &stdout, &stderr)
 		if got != c.status || !strings.Contains(stderr.String(), c.want) {
 			t.Errorf("%q: status %d, want %d; printed\n%s\nwant in it: %s", c.args, got, c.status, stderr.String(), c.want)
 		}
+	}
+}
+
+// What the filter says of its configuration is printed once, although every VM says it and the refusal tells it too.
+func TestRefusalsAreToldOnce(t *testing.T) {
+	refuse := write(t, "refuse", "start refuse because of it\n")
+	for _, args := range [][]string{{"serve", "--upstream", "http://h:1", "--workers", "3"}, {"check"}} {
+		var stdout, stderr output
+		run(context.Background(), append(args, "--plugin", probe, "--config", refuse, "--cache", cache), &stdout, &stderr)
+		if n := strings.Count(stderr.String(), "-> because of it"); n != 1 {
+			t.Errorf("%s: told %d times, want once:\n%s", args[0], n, stderr.String())
+		}
+	}
+}
+
+// A stop does not wait for a filter that is still being compiled or started.
+func TestStopWhileStarting(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	var stdout, stderr output
+	got := run(ctx, []string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--cache", ""}, &stdout, &stderr)
+	if got != 0 || !strings.Contains(stderr.String(), "stopped before the filter had started") {
+		t.Errorf("status %d:\n%s", got, stderr.String())
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,9 +63,24 @@ func parse(fs *flag.FlagSet, args []string) error {
 		return fmt.Errorf("%w: %v", errUsage, err)
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("%w: unexpected argument %q", errUsage, fs.Arg(0))
+		return fmt.Errorf("%w: unexpected argument %q%s", errUsage, fs.Arg(0), hint(fs, fs.Arg(0)))
 	}
 	return nil
+}
+
+// hint guesses which flag's name was left out.
+func hint(fs *flag.FlagSet, arg string) string {
+	name := "config"
+	switch {
+	case strings.HasSuffix(arg, ".wasm"):
+		name = "plugin"
+	case strings.HasPrefix(arg, "http://"), strings.HasPrefix(arg, "https://"):
+		name = "upstream"
+	}
+	if f := fs.Lookup(name); f == nil || f.Value.String() != "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean --%s %s?", name, arg)
 }
 
 func parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) {
@@ -136,14 +151,18 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	log := &pluginLog{w: stderr, said: map[string]bool{}}
 	c.Log = log.line
-	l, err := net.Listen("tcp", f.listen)
+	l, err := listen("--listen", f.listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return err
 	}
 	defer l.Close()
 	h, err := start(ctx, c, f.plugin, stderr)
+	if errors.Is(err, errStopped) {
+		fmt.Fprintln(stderr, err)
+		return nil
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", f.plugin, withoutPrinted(err))
 	}
 	defer h.Close()
 	log.allStarted()
@@ -154,9 +173,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var faulty *faultServer
 	if rules != nil {
 		faulty = newFaultServer(rules, upstream, h, stderr)
-		address, stop, err := listenAndServe("127.0.0.1:0", faulty)
+		address, stop, err := listenAndServe("--faults", "127.0.0.1:0", faulty)
 		if err != nil {
-			return fmt.Errorf("--faults: %w", err)
+			return err
 		}
 		defer stop()
 		o.Pick, upstream = pick, &url.URL{Scheme: "http", Host: address}
@@ -167,9 +186,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	a := &admin{store: h.Store()}
 	if f.admin != "" {
-		address, stop, err := listenAndServe(f.admin, a)
+		address, stop, err := listenAndServe("--admin", f.admin, a)
 		if err != nil {
-			return fmt.Errorf("--admin: %w", err)
+			return err
 		}
 		defer stop()
 		fmt.Fprintf(stderr, "admin on http://%s: /metrics, /ready\n", address)
@@ -184,7 +203,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case <-ctx.Done():
 	}
 	a.ready.Store(false)
-	fmt.Fprintln(stderr, "stopping: waiting for open streams")
+	fmt.Fprintf(stderr, "stopping: open streams have %v to end; a second signal ends at once\n", drainPatience)
 	drain, cancel := context.WithTimeout(context.Background(), drainPatience)
 	defer cancel()
 	if err := p.Shutdown(drain); errors.Is(err, context.DeadlineExceeded) {
@@ -259,12 +278,43 @@ func start(ctx context.Context, c hostsim.Config, plugin string, stderr io.Write
 		fmt.Fprintf(stderr, "compiling %s …, %s\n", filepath.Base(plugin), note)
 	})
 	defer slow.Stop()
-	h, err := hostsim.New(ctx, c)
+	h, err := newHost(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", plugin, err)
+		return nil, err
 	}
 	fmt.Fprintf(stderr, "%s started in %d ms\n", filepath.Base(plugin), time.Since(began).Milliseconds())
 	return h, nil
+}
+
+var errStopped = errors.New("stopped before the filter had started")
+
+// newHost gives up when ctx ends, though what compiles goes on until it is done.
+func newHost(ctx context.Context, c hostsim.Config) (h *hostsim.Host, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h, err = hostsim.New(ctx, c)
+	}()
+	select {
+	case <-done:
+		return h, err
+	case <-ctx.Done():
+		go func() {
+			if <-done; h != nil {
+				h.Close()
+			}
+		}()
+		return nil, errStopped
+	}
+}
+
+// withoutPrinted takes out of a refusal the lines that the filter's log has shown already.
+func withoutPrinted(err error) error {
+	var refused *hostsim.StartError
+	if errors.As(err, &refused) {
+		refused.Lines = slices.DeleteFunc(refused.Lines, func(l hostsim.LogLine) bool { return l.Level >= hostsim.LogInfo })
+	}
+	return err
 }
 
 // accessLog writes one line for each request: time, method, path, status, duration, worker, what the filter says of it.
@@ -275,6 +325,9 @@ func accessLog(w io.Writer) func(hostsim.Record) {
 		key := cmp.Or(r.FilterState["callonce.key_hash"], "-")
 		line := fmt.Sprintf("%s %s %s %d %dms worker=%d outcome=%s key=%s", r.Time.Format("2006-01-02T15:04:05.000Z07:00"),
 			r.Method, r.Path, r.Status, r.Duration.Milliseconds(), r.Worker, outcome, key)
+		if mode := r.FilterState["callonce.mode"]; mode != "" {
+			line += " mode=" + mode
+		}
 		if r.Details != "" && r.Details != "via_upstream" {
 			line += " details=" + r.Details
 		}

@@ -1,0 +1,1 @@
+//! Nothing: the crate that is depended on is what is wanted.

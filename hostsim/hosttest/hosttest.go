@@ -1,0 +1,169 @@
+// Package hosttest tests a proxy-wasm filter as net/http/httptest tests a handler: [Start] puts the filter between a server, which
+// is an [http.Handler], and clients of any kind, for as long as one test runs. Whoever needs more than that (hooks, a clock that
+// moves when told, other options of the proxy) fills in the [hostsim.Config], or uses hostsim itself.
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/callonce/callonce/hostsim"
+)
+
+// Build compiles the Go package in a folder, relative to the test's own, as a filter. It ends the test, with what the compiler said,
+// where that fails. A filter in another language is read with [os.ReadFile].
+func Build(t testing.TB, folder string) []byte {
+	t.Helper()
+	wasm := filepath.Join(t.TempDir(), "filter.wasm")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-o", wasm, ".")
+	build.Dir, build.Env = folder, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("compile the filter in %s: %v\n%s", folder, err, out)
+	}
+	code, err := os.ReadFile(wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+// Front is a filter at work in front of a server.
+type Front struct {
+	// URL is where clients reach it, over HTTP/1.1 or unencrypted HTTP/2: "http://127.0.0.1:PORT".
+	URL string
+	// Host runs the filter.
+	Host *hostsim.Host
+
+	t      testing.TB
+	client *http.Client
+}
+
+// Start starts the filter in front of a server that answers with upstream. Everything ends with the test; a filter that refuses
+// its configuration ends it at once, with the lines that it logged.
+//
+// Where c says nothing, what the filter logs goes to the test's log, and compiled code is kept in the user's cache folder for the
+// next run. The workers serve requests by turns, beginning with worker 0.
+func Start(t testing.TB, c hostsim.Config, upstream http.Handler) *Front {
+	t.Helper()
+	if c.Log == nil {
+		c.Log = logTo(t)
+	}
+	if c.CacheDir == "" && c.Code == nil {
+		c.CacheDir = cache()
+	}
+	host, err := hostsim.New(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	server := httptest.NewServer(upstream)
+	t.Cleanup(server.Close)
+	address, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := hostsim.NewProxy(host, address, hostsim.ProxyOptions{Pick: byTurns(host.Workers())})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- proxy.Serve(l) }()
+	client := &http.Client{
+		Transport: &http.Transport{DisableCompression: true},
+		// What the filter answers is what a test wants to see.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		if err := errors.Join(proxy.Close(), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Front{URL: "http://" + l.Addr().String(), Host: host, t: t, client: client}
+}
+
+// Send sends a request with headers given as name, value, name, value, … and returns the response and its whole body. Where none
+// comes, or not all of it, it ends the test.
+func (f *Front) Send(method, path, body string, header ...string) (*http.Response, string) {
+	f.t.Helper()
+	resp, got, err := f.send(f.t.Context(), method, path, body, header)
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return resp, got
+}
+
+func (f *Front) send(ctx context.Context, method, path, body string, header []string) (*http.Response, string, error) {
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, f.URL+path, r)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	req.GetBody = nil // Go's client would send a request again when the connection breaks
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp, string(b), err
+}
+
+func byTurns(workers int) func(*http.Request) int {
+	var turn atomic.Uint64
+	return func(*http.Request) int { return int((turn.Add(1) - 1) % uint64(workers)) }
+}
+
+// logTo says nothing any more once the test is over: a test's log takes no line then.
+func logTo(t testing.TB) func(int, hostsim.LogLevel, string) {
+	var mu sync.Mutex
+	over := false
+	t.Cleanup(func() {
+		mu.Lock()
+		over = true
+		mu.Unlock()
+	})
+	return func(worker int, level hostsim.LogLevel, msg string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			t.Logf("worker %d %s: %s", worker, level, msg)
+		}
+	}
+}
+
+// cache is "" where the user has no cache folder: then every test compiles anew.
+func cache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	dir = filepath.Join(dir, "hostsim")
+	if os.MkdirAll(dir, 0o755) != nil {
+		return ""
+	}
+	return dir
+}
