@@ -27,7 +27,7 @@ var ErrNoRust = errors.New("want Rust: either rustup on the path (the version in
 
 // RustCompiler returns the machine's own Rust where that has the target. Else it is the
 // version in e2e/rust.version, installed by rustup when it is not there yet; without
-// rustup it is ErrNoRust.
+// rustup, or where it cannot install, it is ErrNoRust.
 func RustCompiler() (Rust, error) { return rustCompiler() }
 
 var rustCompiler = sync.OnceValues(func() (Rust, error) {
@@ -62,7 +62,8 @@ func rustBy(rustup string) (Rust, error) {
 		return run(ctx, dir, "env", "RUSTUP_HOME="+dir, rustup, "toolchain", "install", version, "--profile", "minimal", "--target", RustTarget, "--no-self-update")
 	})
 	if err != nil {
-		return Rust{}, err
+		// Rustup's own downloads come from no package registry: a machine may well refuse them.
+		return Rust{}, errors.Join(ErrNoRust, err)
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "toolchains", "*", "bin", "cargo"))
 	if err != nil || len(found) != 1 {

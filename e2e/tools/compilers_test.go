@@ -29,6 +29,23 @@ func TestNoRust(t *testing.T) {
 	}
 }
 
+// A machine whose rustup may download nothing has no Rust: that fails no test of ours.
+func TestRustupRefused(t *testing.T) {
+	checkout(t)
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "e2e", "rust.version"), []byte("1.2.3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	script(t, bin, "rustup", "echo no route >&2; exit 1")
+	if got, err := rustBy(filepath.Join(bin, "rustup")); !errors.Is(err, ErrNoRust) || !strings.Contains(err.Error(), "no route") {
+		t.Errorf("want ErrNoRust and rustup's own words, got %v, %v", got, err)
+	}
+}
+
 // A toolchain that rustup installs lies in a home of its own, pinned, and is the one that is used.
 func TestRustByRustup(t *testing.T) {
 	checkout(t)
