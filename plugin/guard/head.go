@@ -111,7 +111,9 @@ func (s *Stream) keyless() bool {
 // classify decides by the headers.
 func (s *Stream) classify() class {
 	p, h := s.policy, &s.head
-	post := h.method == "POST"
+	// Methods are case-sensitive, but not to every server, and over HTTP/2 a proxy passes
+	// them on as they are.
+	post := strings.EqualFold(h.method, "POST")
 	isJSON := h.types > 0 && h.json == h.types
 	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
 	switch {

@@ -35,6 +35,8 @@ func TestOrderOfDecisions(t *testing.T) {
 		{"no type", call, key("content-type", "(none)"), "", unsupported},
 		{"two types", call, key("content-type", "application/json", "content-type", "text/plain"), "", unsupported},
 		{"JSON with a charset", call, key("content-type", "Application/JSON; charset=UTF-8"), "", ""},
+		{"post in lower case", call, []string{":method", "post"}, "", "idempotency_key_required"},
+		{"post in lower case with a key and text", call, key(":method", "post", "content-type", "text/plain"), "", unsupported},
 		{"encoded", call, []string{"content-encoding", "gzip"}, unsupported, unsupported},
 		{"encoded, no call", call, []string{"content-encoding", "gzip", "mcp-method", "tools/list"}, "", unsupported},
 		{"encoded with a key", call, key("content-encoding", "gzip", "mcp-method", "tools/list"), unsupported, unsupported},
