@@ -47,6 +47,8 @@ func waysAround(t *testing.T, f Front) {
 		wantRefusal(t, c.post(call, "Content-Type", contentType), 400, "idempotency_unsupported_request")
 	}
 	wantRefusal(t, c.post(call, "Content-Encoding", "gzip"), 400, "idempotency_unsupported_request")
+	// UTF-7, which servers on Express decode: the method's name is written in it.
+	wantRefusal(t, c.post(with(`"method"`, `"+AG0-ethod"`), "Content-Type", "application/json; charset=utf-7"), 400, "idempotency_unsupported_request")
 	// Over HTTP/2 Envoy passes on a method in any case, and some servers compare it without.
 	post := []string{":method", "post", ":scheme", "http", ":authority", "x", ":path", "/mcp", "content-type", "application/json"}
 	wantRefusal(t, overHTTP2(t, p, frame{headers: post}, frame{data: call, end: true}), 400, "idempotency_key_required")

@@ -19,6 +19,7 @@ type head struct {
 	length    int    // Content-Length, -1 = not given
 	types     int    // lines of Content-Type
 	json      int    // those that are application/json
+	charset   bool   // one of them names a charset other than UTF-8
 	keyed     bool   // a key header is there, valid or not
 }
 
@@ -42,6 +43,7 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 			h.types++
 			if mcp.IsJSON(value) {
 				h.json++
+				h.charset = h.charset || !mcp.IsUTF8(value)
 			}
 		case "content-length":
 			if n, err := strconv.Atoi(value); err == nil {

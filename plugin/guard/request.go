@@ -24,6 +24,9 @@ func (s *Stream) judge(body []byte) Action {
 	defer r.Release()
 	r.Read(body, s.g.keyPointers(s.policy))
 	s.call.id = append(s.call.id[:0], r.ID...)
+	if s.head.charset {
+		r.Doubt("a body whose charset is not UTF-8")
+	}
 	switch r.Kind {
 	case mcp.Ambiguous:
 		if s.policy == misnamed {

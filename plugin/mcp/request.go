@@ -72,6 +72,13 @@ func (r *Request) ambiguous(defect string) {
 	r.Kind, r.Defect = Ambiguous, defect
 }
 
+// Doubt makes what was read Ambiguous, for a reason that stands outside of the body.
+func (r *Request) Doubt(defect string) {
+	if r.Kind != Ambiguous {
+		r.ambiguous(defect)
+	}
+}
+
 // readBroken takes from a body with a defect what was read whole before it.
 func (r *Request) readBroken(root canonical.Node, places []string) {
 	r.ambiguous("a body that is not one strict JSON value")
