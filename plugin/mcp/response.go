@@ -41,6 +41,7 @@ type Response struct {
 // the token id, or what KeepID kept of it. Ids are compared by value: 7 and 7.0 are one,
 // "7" is another.
 func (r *Response) Read(message, id []byte) Answer {
+	r.doc.Limit(maxValues)
 	if r.doc.Parse(message) != nil {
 		return Malformed
 	}
