@@ -32,7 +32,8 @@
 // O(n) in the length of the text, and O(n log n) for the members of objects that
 // are not sorted yet. A Doc takes less than 20 bytes of memory for each byte of the
 // largest text it has read (measured: an array of one-digit numbers 12, an object of
-// many short names 17, a tool call of 400 bytes 8); [Doc.Shrink] gives it back.
+// many short names 17, a tool call of 400 bytes 8); [Doc.Shrink] gives it back, and
+// [Doc.Limit] bounds it.
 //
 // # What it must not know
 //

@@ -55,6 +55,9 @@ const (
 	TooDeep
 	// TooLong: the text is longer than MaxLength bytes.
 	TooLong
+	// TooMany: the text has more values and member names than Doc.Limit allows. The
+	// offset is that of the first value, or object member, beyond it.
+	TooMany
 )
 
 // wanted holds, for each reason that is a break of the grammar, what was expected.
@@ -80,6 +83,7 @@ var wanted = [...]string{
 	DuplicateName:    "a name not used before in its object",
 	TooDeep:          "at most " + maxDepthText + " containers inside one another",
 	TooLong:          "at most " + maxLengthText + " bytes of text",
+	TooMany:          "no more values than the reader is to take",
 }
 
 // String says what the rule demands, without a full stop.

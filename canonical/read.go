@@ -34,6 +34,9 @@ func (d *Doc) read() (offset int, reason Reason, open Node) {
 		if i == len(src) {
 			return i, want, open
 		}
+		if d.limit > 0 && len(d.tape) >= d.limit {
+			return i, TooMany, open
+		}
 		switch c := src[i]; c {
 		case '"':
 			i, reason = d.readString(i, open)

@@ -95,13 +95,13 @@ func TestRefusals(t *testing.T) {
 
 func TestReasonsHaveNames(t *testing.T) {
 	seen := map[string]bool{}
-	for r := canonical.WantValue; r <= canonical.TooLong; r++ {
+	for r := canonical.WantValue; r <= canonical.TooMany; r++ {
 		if s := r.String(); s == "" || seen[s] || strings.HasPrefix(s, "reason ") {
 			t.Errorf("reason %d is %q", r, s)
 		}
 		seen[r.String()] = true
 	}
-	if got := canonical.NoReason.String() + ", " + (canonical.TooLong + 1).String(); got != "reason 0, reason 22" {
+	if got := canonical.NoReason.String() + ", " + (canonical.TooMany + 1).String(); got != "reason 0, reason 23" {
 		t.Error(got)
 	}
 }

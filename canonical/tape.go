@@ -144,9 +144,18 @@ type Doc struct {
 	replacements []replacement
 	// defect is the offset of the earliest defect, or noDefect.
 	defect int
+	// limit is the most entries on the tape, 0 = none.
+	limit int
 	// cursors is scratch for Append: how far each open container is written.
 	cursors [MaxDepth]int32
 }
+
+// Limit makes Parse refuse, with TooMany, a text of more than so many values and member
+// names; 0, as in a zero Doc, is no limit. It holds until the next Limit, also over a
+// Shrink. An entry takes 24 bytes, and a text can have one for every two of its bytes:
+// where memory is short, this bounds what a text can make the Doc grow to, however
+// long it is.
+func (d *Doc) Limit(values int) { d.limit = values }
 
 func (d *Doc) reset(src []byte) {
 	d.src = src
@@ -162,7 +171,7 @@ func (d *Doc) reset(src []byte) {
 // afterwards.
 func (d *Doc) Shrink(limit int) {
 	if d.held() > limit {
-		*d = Doc{}
+		*d = Doc{limit: d.limit}
 	}
 	d.reset(nil)
 }
@@ -180,7 +189,11 @@ func (d *Doc) held() int {
 func (d *Doc) push() (*entry, Node) {
 	n := len(d.tape)
 	if n == cap(d.tape) {
-		grown := make([]entry, n, min(2*n+32, len(d.src)/2+MaxDepth+2))
+		most := len(d.src)/2 + MaxDepth + 2
+		if d.limit > 0 {
+			most = min(most, d.limit+2)
+		}
+		grown := make([]entry, n, min(2*n+32, most))
 		copy(grown, d.tape)
 		d.tape = grown
 	}

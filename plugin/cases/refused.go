@@ -24,7 +24,7 @@ func batches(t *testing.T, f Front) {
 const required = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"tools":[{"match":"charge","guard":"required"}]}},"default":"p"}`
 
 func waysAround(t *testing.T, f Front) {
-	c, u, _ := serveWith(t, f, required, asJSON)
+	c, u, p := serveWith(t, f, required, asJSON)
 	call := toolCall("1", "charge", `{}`)
 	with := func(old, new string) string { return strings.Replace(call, old, new, 1) }
 	for name, body := range map[string]string{
@@ -47,6 +47,11 @@ func waysAround(t *testing.T, f Front) {
 		wantRefusal(t, c.post(call, "Content-Type", contentType), 400, "idempotency_unsupported_request")
 	}
 	wantRefusal(t, c.post(call, "Content-Encoding", "gzip"), 400, "idempotency_unsupported_request")
+	// UTF-7, which servers on Express decode: the method's name is written in it.
+	wantRefusal(t, c.post(with(`"method"`, `"+AG0-ethod"`), "Content-Type", "application/json; charset=utf-7"), 400, "idempotency_unsupported_request")
+	// Over HTTP/2 Envoy passes on a method in any case, and some servers compare it without.
+	post := []string{":method", "post", ":scheme", "http", ":authority", "x", ":path", "/mcp", "content-type", "application/json"}
+	wantRefusal(t, overHTTP2(t, p, frame{headers: post}, frame{data: call, end: true}), 400, "idempotency_key_required")
 	wantRefusal(t, c.post(call), 400, "idempotency_key_required")
 	for _, h := range []headers{{"Mcp-Method", "tools/list"}, {"Mcp-Method", "tools/call", "Mcp-Name", "get"}} {
 		r := c.post(call, append(h, "Idempotency-Key", "k")...)

@@ -38,6 +38,7 @@ func (s *Stream) passWith(method string) Action {
 		return s.pass()
 	}
 	s.stage, s.head = advertised, head{}
+	s.call.id = mcp.KeepID(s.call.id)
 	argument, _ := s.policy.ArgumentKey()
 	s.advert = &advertising{advert: mcp.Advert{
 		Method: method, Argument: argument,

@@ -162,6 +162,7 @@ func (g *Guard) Tick(now ledger.Mono) {
 	for s := range g.probing {
 		s.ticks++
 	}
-	g.Look()
+	g.look(len(g.probing))
+	g.goOn()
 	g.store.Tick(now)
 }

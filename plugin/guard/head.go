@@ -19,6 +19,7 @@ type head struct {
 	length    int    // Content-Length, -1 = not given
 	types     int    // lines of Content-Type
 	json      int    // those that are application/json
+	charset   bool   // one of them names a charset other than UTF-8
 	keyed     bool   // a key header is there, valid or not
 }
 
@@ -42,6 +43,7 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 			h.types++
 			if mcp.IsJSON(value) {
 				h.json++
+				h.charset = h.charset || !mcp.IsUTF8(value)
 			}
 		case "content-length":
 			if n, err := strconv.Atoi(value); err == nil {
@@ -111,7 +113,9 @@ func (s *Stream) keyless() bool {
 // classify decides by the headers.
 func (s *Stream) classify() class {
 	p, h := s.policy, &s.head
-	post := h.method == "POST"
+	// Methods are case-sensitive, but not to every server, and over HTTP/2 a proxy passes
+	// them on as they are.
+	post := strings.EqualFold(h.method, "POST")
 	isJSON := h.types > 0 && h.json == h.types
 	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
 	switch {

@@ -30,7 +30,7 @@ func (s *Stream) holdHeaders() Action {
 // bodyCame notes that a body callback came while the headers were held.
 func (s *Stream) bodyCame() {
 	if s.isProbing() {
-		delete(s.g.probing, s)
+		clear(s.g.probing) // nothing is left to find out of any of them
 		s.g.holding = held
 	}
 }
@@ -56,9 +56,32 @@ func (s *Stream) isLate() bool {
 // tick. A request of which more has arrived than its headers, and whose body callback
 // has not come, is stuck: this proxy cannot hold headers.
 func (g *Guard) Look() {
+	g.look(looksPerWake)
+	g.goOn()
+}
+
+// looksPerWake bounds the requests that are looked at because one more has come: with
+// all of them at each, many that send no body would cost the square of their number. A
+// tick looks at all.
+const looksPerWake = 64
+
+// look looks at so many requests, and at all where one shows what is true of all.
+func (g *Guard) look(most int) {
 	for s := range g.probing {
+		if most--; most < 0 {
+			break
+		}
 		s.look()
 	}
+	if g.holding == notHeld {
+		for s := range g.probing {
+			s.look()
+		}
+	}
+}
+
+// goOn lets those go on that wait for it outside of their callbacks.
+func (g *Guard) goOn() {
 	for s := range g.late {
 		delete(g.late, s)
 		if s.host.Enter() == nil {

@@ -91,3 +91,60 @@ func TestStuckWithTrailers(t *testing.T) {
 		t.Error("a stream that ended is still to be resumed")
 	}
 }
+
+// entered counts how often the filter looks at streams outside of their callbacks.
+type entered struct {
+	*fakeHost
+	n *int
+}
+
+func (h entered) Enter() error { *h.n++; return nil }
+
+// While nothing tells whether this proxy holds headers, each request that has only
+// headers wakes the filter. Its work must not grow with the square of their number: all
+// else that the worker has to do waits meanwhile.
+func TestManyWithoutABody(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	const many = 2000
+	looks := 0
+	var open []*exchange
+	for range many {
+		x := w.open(g, "idempotency-key", "k", "content-length", "100")
+		x.stream = g.NewStream(streams, entered{x.fakeHost, &looks})
+		if x.stream.RequestHeaders(false) != Pause {
+			t.Fatal("headers were not held")
+		}
+		open = append(open, x)
+		g.Look()
+	}
+	if looks > 100*many {
+		t.Errorf("%d requests were looked at %d times", many, looks)
+	}
+	// A tick looks at all, and what one of them shows is true of all.
+	last := open[many-1]
+	last.size = 1
+	g.Tick(w.now)
+	for i, x := range open {
+		if !x.resumed {
+			t.Fatalf("request %d of %d still waits", i, many)
+		}
+	}
+}
+
+// Once a body has come, nothing is left to find out.
+func TestNoLookOnceToldHeld(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	looks := 0
+	for range 100 {
+		x := w.open(g, "idempotency-key", "k", "content-length", "100")
+		x.stream = g.NewStream(streams, entered{x.fakeHost, &looks})
+		x.stream.RequestHeaders(false)
+	}
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
+	g.Tick(w.now)
+	if looks > 0 {
+		t.Errorf("%d looks at requests whose headers are known to be held", looks)
+	}
+}

@@ -3,7 +3,9 @@ package guard
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
@@ -30,7 +32,7 @@ func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 	if s.call.operation != "" {
 		s.host.SetState(stateKey, s.call.operation)
 	}
-	s.host.SetState(stateTool, view(r.Name[:min(len(r.Name), maxPublished)]))
+	s.host.SetState(stateTool, oneLine(view(r.Name), maxPublished))
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
 	var in [40]byte
 	copy(in[:], fingerprint[:])
@@ -40,6 +42,30 @@ func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 	if s.call.session != "" {
 		s.publishHash(stateSession, []byte(s.call.session))
 	}
+}
+
+// oneLine gives the whole characters in the first most bytes of a text, with a question
+// mark for each that could end a line of a log, or steer the terminal that shows it.
+func oneLine(text string, most int) string {
+	end := min(len(text), most)
+	for end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	text = text[:end]
+	if strings.IndexFunc(text, steers) < 0 {
+		return text
+	}
+	return strings.Map(func(c rune) rune {
+		if steers(c) {
+			return '?'
+		}
+		return c
+	}, text)
+}
+
+// steers reports control characters, and what Unicode has to separate lines.
+func steers(c rune) bool {
+	return c < ' ' || c >= 0x7f && c < 0xa0 || c == '\u2028' || c == '\u2029'
 }
 
 func (s *Stream) publishHash(name string, of []byte) {

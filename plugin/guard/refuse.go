@@ -36,7 +36,11 @@ func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 			shape = named.AppendToolResult
 		}
 	}
-	return s.answer(status, headers, shape(nil, s.call.id, s.call.operation, statusTool, detail))
+	id := s.call.id
+	if !mcp.IsToken(id) {
+		id = nil // a fault of our own, after the call went on
+	}
+	return s.answer(status, headers, shape(nil, id, s.call.operation, statusTool, detail))
 }
 
 // dialect says whose names the callers of a preset expect.

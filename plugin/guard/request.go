@@ -24,6 +24,9 @@ func (s *Stream) judge(body []byte) Action {
 	defer r.Release()
 	r.Read(body, s.g.keyPointers(s.policy))
 	s.call.id = append(s.call.id[:0], r.ID...)
+	if s.head.charset {
+		r.Doubt("a body whose charset is not UTF-8")
+	}
 	switch r.Kind {
 	case mcp.Ambiguous:
 		if s.policy == misnamed {
@@ -303,6 +306,7 @@ func (s *Stream) forward(h ledger.Hold) Action {
 	}
 	s.outcome(outFirst)
 	s.head = head{}
+	s.call.id, s.call.body = mcp.KeepID(s.call.id), nil
 	return Continue
 }
 

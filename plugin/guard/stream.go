@@ -2,6 +2,7 @@ package guard
 
 import (
 	"github.com/callonce/callonce/plugin/ledger"
+	"github.com/callonce/callonce/plugin/mcp"
 	"github.com/callonce/callonce/plugin/policy"
 )
 
@@ -45,7 +46,7 @@ type call struct {
 	tool      *policy.Tool
 	server    string
 	session   string
-	id        []byte // the request's id token, empty where it could not be read
+	id        []byte // the request's id token, empty where it could not be read; from forward on mcp.KeepID of it
 	operation string // the call's public name: 16 hex digits of its stored id
 	forward   string // what goes on in the header forward_key
 	body      []byte // what goes on in place of the body, nil = as it came
@@ -157,7 +158,17 @@ func (s *Stream) read(size int) Action {
 func (s *Stream) pass() Action {
 	s.stage = passing
 	s.head = head{}
+	s.letGo()
 	return Continue
+}
+
+// letGo lets go of what a caller could make large: the stream's memory is used again,
+// and until then kept.
+func (s *Stream) letGo() {
+	if cap(s.call.id) > 2*mcp.MostID {
+		s.call.id = nil
+	}
+	s.call.body = nil
 }
 
 // Done is called when the stream has ended, in whatever way.
@@ -175,6 +186,7 @@ func (s *Stream) Done() {
 		s.settleAtEnd()
 	}
 	s.stage = passing
+	s.letGo()
 }
 
 // leaveLedger says that nobody waits for an answer any more.

@@ -26,6 +26,31 @@ func isType(contentType, want string) bool {
 	return equalFold(trim(name), want)
 }
 
+// IsUTF8 reports whether a Content-Type lets a body be read as UTF-8 only: it names no
+// charset, or one of those that are a part of UTF-8. Servers exist that decode a JSON
+// body by its charset (UTF-7 among them) and so read another text than its bytes show.
+// Parameters are taken apart at every semicolon, also a quoted one: that finds each
+// charset that any reader could find.
+func IsUTF8(contentType string) bool {
+	_, rest, more := strings.Cut(contentType, ";")
+	for more {
+		var p string
+		p, rest, more = strings.Cut(rest, ";")
+		name, value, _ := strings.Cut(trim(p), "=")
+		if len(name) < len("charset") || !equalFold(name[:len("charset")], "charset") {
+			continue
+		}
+		value = trim(value)
+		if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+			value = value[1 : len(value)-1]
+		}
+		if !equalFold(trim(name), "charset") || !equalFold(value, "utf-8") && !equalFold(value, "utf8") && !equalFold(value, "us-ascii") {
+			return false
+		}
+	}
+	return true
+}
+
 // trim removes the optional white space of RFC 9110 section 5.6.3.
 func trim(s string) string {
 	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {

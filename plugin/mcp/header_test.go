@@ -219,3 +219,39 @@ func TestRoutingName(t *testing.T) {
 		}
 	}
 }
+
+// A server that honours a charset reads another text than we do. Only UTF-8, or a part
+// of it, leaves one reading, however the parameter is written.
+func TestIsUTF8(t *testing.T) {
+	for contentType, want := range map[string]bool{
+		"":                                                     true,
+		"application/json":                                     true,
+		"application/json;":                                    true,
+		"application/json; charset=utf-8":                      true,
+		"application/json;CharSet = UTF-8 ":                    true,
+		`application/json; charset="utf-8"; x=y`:               true,
+		"application/json; charset=utf8":                       true,
+		"application/json; charset=us-ascii":                   true,
+		"application/json; x=utf-7":                            true,
+		"application/json; charset=utf-7":                      false,
+		"application/json; charset=utf-16":                     false,
+		"application/json; charset=iso-8859-1":                 false,
+		"application/json; charset=":                           false,
+		"application/json; charset":                            false,
+		"application/json; charset=utf-8; charset=utf-7":       false,
+		"application/json; charset=utf-7; charset=utf-8":       false,
+		`application/json; charset="utf\-7"`:                   false,
+		`application/json; charset="utf-8;"`:                   false,
+		`application/json; x="; charset=utf-7`:                 false,
+		"application/json; charset*=utf-8''utf-7":              false,
+		"application/json;\tcharset=utf-7":                     false,
+		"application/json; charset=\"utf-8":                    false,
+		"application/json; charset=utf-8, application/json":    false,
+		"application/json; charset=utf-8 charset=utf-7":        false,
+		"application/json;charset=utf-8;q=1;charset=\"utf-8\"": true,
+	} {
+		if got := mcp.IsUTF8(contentType); got != want {
+			t.Errorf("IsUTF8(%q) = %v", contentType, got)
+		}
+	}
+}

@@ -47,8 +47,12 @@ func (r *Request) Read(body []byte, places []string) {
 	err := r.doc.Parse(body)
 	root := r.doc.Root()
 	if err != nil {
+		r.ambiguous("a body that is not one strict JSON value")
 		if at, ok := err.(*canonical.Error); ok {
 			r.Offset = at.Offset
+			if at.Reason == canonical.TooMany {
+				r.ambiguous("a body of too many values")
+			}
 		}
 		r.readBroken(root, places)
 		return
@@ -61,7 +65,13 @@ func (r *Request) Read(body []byte, places []string) {
 	}
 }
 
+// maxValues is the most values and member names of a message that are read: what they
+// take (24 bytes each, and as much again while reading) must fit a worker's VM, which dies at
+// 1 GiB and takes the calls of others with it. No message below 4 MiB has so many.
+const maxValues = 2 << 20
+
 func (r *Request) reset() {
+	r.doc.Limit(maxValues)
 	// Member by member: a Doc is too large to be copied for nothing.
 	r.Kind, r.Defect, r.Offset = Other, "", -1
 	r.ID, r.Name, r.Keyed = nil, nil, false
@@ -72,9 +82,15 @@ func (r *Request) ambiguous(defect string) {
 	r.Kind, r.Defect = Ambiguous, defect
 }
 
+// Doubt makes what was read Ambiguous, for a reason that stands outside of the body.
+func (r *Request) Doubt(defect string) {
+	if r.Kind != Ambiguous {
+		r.ambiguous(defect)
+	}
+}
+
 // readBroken takes from a body with a defect what was read whole before it.
 func (r *Request) readBroken(root canonical.Node, places []string) {
-	r.ambiguous("a body that is not one strict JSON value")
 	if r.doc.Kind(root) == canonical.Object {
 		r.findID(root)
 		r.findKeys(r.doc.Member(root, "params"), places)

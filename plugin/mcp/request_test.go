@@ -292,3 +292,18 @@ func TestState(t *testing.T) {
 		t.Errorf("a state %s where no tool is called", got)
 	}
 }
+
+// A long body is read as far as a worker's memory allows, however many values it has.
+func TestTooManyValues(t *testing.T) {
+	body := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"idempotencyKey":"k","name":"charge","arguments":{"a":[0` +
+		strings.Repeat(",0", 2<<20) + `]}}}`)
+	var r mcp.Request
+	r.Read(body, []string{"/idempotencyKey"})
+	if r.Kind != mcp.Ambiguous || r.Defect != "a body of too many values" || string(r.ID) != "7" || !r.Keyed {
+		t.Errorf("found kind %d, %q at %d, id %s, keyed %v", r.Kind, r.Defect, r.Offset, r.ID, r.Keyed)
+	}
+	body = []byte(strings.Replace(string(body), strings.Repeat(",0", 1000), "", 1))
+	if r.Read(body, nil); r.Kind != mcp.ToolCall {
+		t.Errorf("one within the bound: found kind %d, %q at %d", r.Kind, r.Defect, r.Offset)
+	}
+}

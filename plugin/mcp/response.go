@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"crypto/sha256"
 
 	"github.com/callonce/callonce/canonical"
 )
@@ -37,8 +38,10 @@ type Response struct {
 }
 
 // Read reads one message strictly and says what it is for the request whose id has
-// the token id. Ids are compared by value: 7 and 7.0 are one, "7" is another.
+// the token id, or what KeepID kept of it. Ids are compared by value: 7 and 7.0 are one,
+// "7" is another.
 func (r *Response) Read(message, id []byte) Answer {
+	r.doc.Limit(maxValues)
 	if r.doc.Parse(message) != nil {
 		return Malformed
 	}
@@ -84,11 +87,40 @@ func (r *Response) cancelled(failure canonical.Node) bool {
 	return false
 }
 
+// MostID is the longest id token, in bytes, that KeepID keeps as it is.
+const MostID = 1 << 10
+
+// sumMark begins what KeepID keeps of a longer one. No JSON text begins with it.
+const sumMark = 0
+
+// KeepID gives what Response needs to know the answers to a request whose id has the
+// token id, good for as long as id is: id itself, or the digest of one that is longer
+// than MostID bytes. A caller chooses how long an id is, and how many of its requests
+// wait for an answer.
+func KeepID(id []byte) []byte {
+	if len(id) <= MostID {
+		return id
+	}
+	sum, err := canonical.Fingerprint(id)
+	if err != nil {
+		return id
+	}
+	return append([]byte{sumMark}, sum[:]...)
+}
+
+// IsToken reports whether what KeepID gave is the id's token.
+func IsToken(id []byte) bool { return len(id) == 0 || id[0] != sumMark }
+
 func (r *Response) sameID(n canonical.Node, id []byte) bool {
 	switch r.doc.Kind(n) {
 	case canonical.String, canonical.Number:
 	default:
 		return false
+	}
+	if !IsToken(id) {
+		r.its = r.doc.Append(r.its[:0], n)
+		sum := sha256.Sum256(r.its)
+		return bytes.Equal(sum[:], id[1:])
 	}
 	if bytes.Equal(r.doc.Raw(n), id) {
 		return true

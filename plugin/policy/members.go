@@ -36,10 +36,15 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		{"advertise", func(n canonical.Node, at string) { r.flag(n, at, &p.Advertise) }},
 		{"log_unkeyed", func(n canonical.Node, at string) { r.flag(n, at, &p.LogUnkeyed) }},
 		{"forward_key", func(n canonical.Node, at string) {
-			if r.text(n, at, expectHeader, 1, 128, &p.ForwardKey) && !isHeaderName(p.ForwardKey) {
-				r.wrong(n, at, expectHeader)
+			if !r.text(n, at, expectHeader, 1, 128, &p.ForwardKey) {
+				return
 			}
-			p.ForwardKey = strings.ToLower(p.ForwardKey)
+			switch p.ForwardKey = strings.ToLower(p.ForwardKey); {
+			case !isHeaderName(p.ForwardKey):
+				r.wrong(n, at, expectHeader)
+			case isTaken(p.ForwardKey):
+				r.wrong(n, at, expectFreeHeader)
+			}
 		}},
 		{"stray_key", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "ignore", "refuse")

@@ -17,6 +17,7 @@ const (
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
 	aDuration     = `a duration from "1s" to "24h0m0s", such as "5m"`
+	aFreeHeader   = "the name of a header that neither the proxy nor the protocol uses"
 	aLease        = `a duration from "2s" to "10m0s", such as "5m"`
 	aKeyPlace     = `"header:<name>" or "json:<pointer under /params>"`
 	aSource       = `"header:<name>", "metadata:<filter>/<path>", "peer:uri_san", "peer:subject"`
@@ -150,6 +151,10 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"forward_key":true`), "/policies/p/forward_key", "true", "the name of a header"},
 	{policyWith(`"forward_key":"X Key"`), "/policies/p/forward_key", `"X Key"`, "the name of a header"},
 	{policyWith(`"forward_key":":path"`), "/policies/p/forward_key", `":path"`, "the name of a header"},
+	{policyWith(`"forward_key":"X-Envoy-Max-Retries"`), "/policies/p/forward_key", `"X-Envoy-Max-Retries"`, aFreeHeader},
+	{policyWith(`"forward_key":"Content-Length"`), "/policies/p/forward_key", `"Content-Length"`, aFreeHeader},
+	{policyWith(`"forward_key":"host"`), "/policies/p/forward_key", `"host"`, aFreeHeader},
+	{policyWith(`"forward_key":"Mcp-Name"`), "/policies/p/forward_key", `"Mcp-Name"`, aFreeHeader},
 	{policyWith(`"lease":"1999ms"`), "/policies/p/lease", `"1999ms"`, aLease},
 	{policyWith(`"lease":"11m"`), "/policies/p/lease", `"11m"`, aLease},
 	{policyWith(`"lease":15`), "/policies/p/lease", "15", aLease},

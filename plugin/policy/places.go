@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,8 @@ const (
 	expectKeyPlace = `"header:<name>" or "json:<pointer under /params>"`
 	expectPointer  = "a JSON Pointer such as /sent_at"
 	expectHeader   = "the name of a header"
+
+	expectFreeHeader = expectHeader + " that neither the proxy nor the protocol uses"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -154,6 +157,19 @@ func isHeaderName(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// taken are headers that frame or route a request, or say how to read it.
+var taken = []string{
+	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
+	"keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+}
+
+// isTaken reports whether a header, in lower case, is no place for a key that goes on:
+// with the key as its value a call would be cut, misread, or (x-envoy-max-retries)
+// repeated by the proxy.
+func isTaken(name string) bool {
+	return slices.Contains(taken, name) || strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "mcp-")
 }
 
 // isPointer reports whether s is a JSON Pointer (RFC 6901) to something below the root.
