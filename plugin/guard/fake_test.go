@@ -127,6 +127,7 @@ type fakeHost struct {
 	resumed  bool
 	woken    int
 	size     uint64
+	crowded  bool
 	panicsIn string // name of the method that panics once
 }
 
@@ -211,6 +212,7 @@ func (h *fakeHost) Reply(status int, headers [][2]string, body []byte) error {
 	return nil
 }
 
+func (h *fakeHost) Crowded() bool     { return h.crowded }
 func (h *fakeHost) Resume() error     { h.resumed = true; return nil }
 func (h *fakeHost) TotalSize() uint64 { return h.size }
 func (h *fakeHost) Enter() error      { return nil }

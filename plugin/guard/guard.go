@@ -23,6 +23,7 @@ type Guard struct {
 	servers map[string]string        // name of a policy → the server's, as last seen
 	tokens  uint32
 	holding holding
+	crowded bool                 // said once that there was no memory for a request to wait
 	probing map[*Stream]struct{} // held headers whose body callback has not come yet
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
 

@@ -148,3 +148,26 @@ func TestNoLookOnceToldHeld(t *testing.T) {
 		t.Errorf("%d looks at requests whose headers are known to be held", looks)
 	}
 }
+
+// Where there is no memory for another request to wait, one that would have to is
+// refused, and nothing else is.
+func TestCrowded(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(plain)
+	try := func(body string, headers ...string) *exchange {
+		x := w.open(g, headers...)
+		x.crowded = true
+		x.arrive(body)
+		return x
+	}
+	for range 2 {
+		try(toolCall("1", `{}`), "idempotency-key", "k").wantRefused(503, "idempotency_unavailable")
+		try(toolCall("1", `{}`)).wantRefused(503, "idempotency_unavailable")
+	}
+	try("", ":method", "GET").wantSent()
+	try("a=b", "content-type", "text/plain").wantSent()
+	if len(w.logs) != 1 {
+		t.Errorf("said %d times that there was no memory: %q", len(w.logs), w.logs)
+	}
+	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
+}

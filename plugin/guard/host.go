@@ -13,12 +13,15 @@ const (
 // Host is the proxy as one stream sees it. Errors mean that the proxy would not.
 //
 // What it hands over lies in memory that it uses again: it is valid until the callback
-// returns, request headers until the stream ends. Copy what is needed for longer.
+// returns, request headers for as long as Stream.Waits. Copy what is needed for longer.
 type Host interface {
 	// HasRequestHeader reports whether there is a line of that name, in lower case. It costs
 	// less than RequestHeaders.
 	HasRequestHeader(name string) bool
 	RequestHeaders() ([][2]string, error)
+	// Crowded reports whether the headers of requests that wait take so much memory that no
+	// other request may wait.
+	Crowded() bool
 	// RequestBody gives the first size bytes of what is held of the body.
 	RequestBody(size int) ([]byte, error)
 	// SetRequestHeader replaces every line of a header.

@@ -60,6 +60,16 @@ func (s *Stream) refuseTooLarge() Action {
 	return s.refuse(&mcp.TooLarge, "a body of more than "+itoa(s.policy.MaxRequestBytes)+" bytes")
 }
 
+// refuseCrowded answers a request that would have to wait. More of them would end the
+// worker's VM, and with it what all others wait for.
+func (s *Stream) refuseCrowded() Action {
+	if !s.g.crowded {
+		s.g.crowded = true
+		s.g.log("the headers of requests whose bodies do not come take all the memory that is for them: others are refused while they do")
+	}
+	return s.refuse(&mcp.Unavailable, "")
+}
+
 func (s *Stream) refuseMisnamed() Action {
 	s.g.log("the route's metadata callonce/policy names a policy that does not exist: its calls are refused")
 	return s.refuse(&mcp.Unavailable, "")

@@ -306,7 +306,7 @@ func (s *Stream) forward(h ledger.Hold) Action {
 	}
 	s.outcome(outFirst)
 	s.head = head{}
-	s.call.id, s.call.body = mcp.KeepID(s.call.id), nil
+	s.call.id, s.call.body, s.call.session = mcp.KeepID(s.call.id), nil, ""
 	return Continue
 }
 

@@ -74,6 +74,10 @@ func (s *Stream) Finished() bool {
 	return s.stage == passing && !s.asked && !s.isProbing() && !s.isLate()
 }
 
+// Waits reports whether the request's headers are needed after this callback: until it
+// has been judged.
+func (s *Stream) Waits() bool { return s.stage == reading || s.stage == asking }
+
 // RequestHeaders is called once; end says that there is no body.
 func (s *Stream) RequestHeaders(end bool) (a Action) {
 	defer s.contain(&a)
@@ -102,8 +106,11 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 		return s.refuseTooLarge()
 	}
 	s.stage = reading
-	if end {
+	switch {
+	case end:
 		return s.judge(nil)
+	case s.host.Crowded():
+		return s.refuseCrowded()
 	}
 	return s.holdHeaders()
 }

@@ -147,9 +147,12 @@ const (
 // after ends a callback of a stream. One that the guard has no more to do with is
 // forgotten at once, so that its other callbacks cost next to nothing.
 func (s *stream) after(a guard.Action) uint32 {
-	if s.guard.Finished() {
+	switch {
+	case s.guard.Finished():
 		open.remove(s.id)
 		s.plugin.end(s)
+	case !s.guard.Waits():
+		s.letHeadGo()
 	}
 	if a == guard.Pause {
 		return actionPause

@@ -17,13 +17,18 @@ var args []byte
 // responseLines are the response's headers, until the callback returns.
 var responseLines [][2]string
 
-// RequestHeaders implements guard.Host. They lie in the stream's own buffer.
+// RequestHeaders implements guard.Host. They lie in the stream's own buffer, while it
+// waits.
 func (s *stream) RequestHeaders() ([][2]string, error) {
 	mem.lend(&s.head)
 	var err error
 	s.lines, err = headers(ofRequest, s.lines)
+	s.holdHead()
 	return s.lines, err
 }
+
+// Crowded implements guard.Host.
+func (*stream) Crowded() bool { return headsHeld > mostHeadsHeld }
 
 // ResponseHeaders implements guard.Host.
 func (s *stream) ResponseHeaders() ([][2]string, error) {

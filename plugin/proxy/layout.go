@@ -5,3 +5,7 @@ package proxy
 import "github.com/callonce/callonce/plugin/ledger"
 
 var layout = ledger.DefaultLayout
+
+// mostHeadsHeld bounds headsHeld, softly: a VM of Envoy's dies at 1 GiB, and Go's
+// collector lets what lives grow to twice its size.
+const mostHeadsHeld = 192 << 20

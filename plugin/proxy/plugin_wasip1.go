@@ -52,12 +52,8 @@ func (p *plugin) start(size uint32) bool {
 	return true
 }
 
-// What a plugin keeps of streams that are over: so many, with buffers of at most so
-// many bytes.
-const (
-	spareStreams = 128
-	spareBytes   = 4 << 10
-)
+// spareStreams is how many streams that are over a plugin keeps.
+const spareStreams = 128
 
 // begin gives a stream, a used one where there is one.
 func (p *plugin) begin(id uint32) *stream {
@@ -76,11 +72,9 @@ func (p *plugin) begin(id uint32) *stream {
 
 // end takes back a stream that nobody will ask for again.
 func (p *plugin) end(s *stream) {
+	s.letHeadGo()
 	if p.kept == spareStreams {
 		return
-	}
-	if cap(s.head) > spareBytes {
-		s.head, s.lines = nil, nil
 	}
 	s.next, p.spare = p.spare, s
 	p.kept++

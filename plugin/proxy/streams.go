@@ -9,8 +9,32 @@ type stream struct {
 	guard  *guard.Stream
 	held   int         // bytes of the body held so far
 	head   []byte      // the request's headers, as the proxy gave them
+	heads  int         // what of them counts as headsHeld
 	lines  [][2]string // the same, read
 	next   *stream     // of its chain, or of the spare ones
+}
+
+// spareBytes is the longest buffer for headers that a stream keeps once they are not
+// needed any more.
+const spareBytes = 4 << 10
+
+// headsHeld is the memory in this VM that the headers of requests take that wait, in
+// bytes. A client chooses how many of its requests wait, and how long their headers are
+// (to 60 KiB, in Envoy's default): 20,000 of them would end the VM.
+var headsHeld int
+
+// holdHead counts the headers in, and letHeadGo out again.
+func (s *stream) holdHead() {
+	headsHeld += cap(s.head) - s.heads
+	s.heads = cap(s.head)
+}
+
+func (s *stream) letHeadGo() {
+	headsHeld -= s.heads
+	s.heads = 0
+	if cap(s.head) > spareBytes {
+		s.head, s.lines = nil, nil
+	}
 }
 
 // plugin is one configuration.
