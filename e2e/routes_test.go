@@ -64,7 +64,7 @@ func TestRoutes(t *testing.T) {
 	if n, err := e.Counter("mcp_gateway_idempotency_total", map[string]string{"server": "(unknown)", "outcome": "unavailable"}); err != nil || n != 2 {
 		t.Errorf("want 2 refusals counted, got %d, %v", n, err)
 	}
-	if !strings.Contains(e.Logs(), "names a policy that does not exist") {
+	if !strings.Contains(e.Logs(), "expected \"off\" or the name of a policy") {
 		t.Error("want the log to say so")
 	}
 }

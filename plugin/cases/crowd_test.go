@@ -47,7 +47,9 @@ func TestCrowd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	another := func() reply { return c.post(toolCall("3", "charge", `{}`), "Idempotency-Key", "crowded", "X-Long", long) }
+	another := func() reply {
+		return c.post(toolCall("3", "charge", `{}`), "Idempotency-Key", "crowded", "X-Long", long)
+	}
 	eventually(t, "a crowd", func() bool { return another().Status == 503 })
 	wantRefusal(t, another(), 503, "idempotency_unavailable")
 	if res, err := http.Get(p.URL() + "/mcp"); err != nil || res.StatusCode != 200 {

@@ -18,6 +18,7 @@ type advertising struct {
 	advert mcp.Advert
 	form   form
 	held   []byte
+	known  int // bytes of it that are known to hold no event's end
 	value  mcp.Value
 }
 
@@ -117,8 +118,9 @@ func (s *Stream) advertPart(end bool) (out []byte) {
 		return a.held
 	}
 	for {
-		n := mcp.EventEnd(a.held)
-		if n == 0 {
+		n := mcp.EventEnd(a.held, a.known)
+		if a.known = 0; n == 0 {
+			a.known = len(a.held)
 			break
 		}
 		changed, ok := s.g.response.AppendEventAdvert(out, a.held[:n], s.call.id, &a.advert)

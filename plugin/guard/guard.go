@@ -2,6 +2,8 @@ package guard
 
 import (
 	"runtime"
+	"slices"
+	"strconv"
 
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
@@ -23,9 +25,11 @@ type Guard struct {
 	servers map[string]string        // name of a policy → the server's, as last seen
 	tokens  uint32
 	holding holding
-	crowded bool                 // said once that there was no memory for a request to wait
-	probing map[*Stream]struct{} // held headers whose body callback has not come yet
-	late    map[*Stream]struct{} // judged; go on outside of their callbacks
+	crowded bool // said once that there was no memory for a request to wait
+
+	misnamed []string             // what was said once that it names no policy
+	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
+	late     map[*Stream]struct{} // judged; go on outside of their callbacks
 
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
@@ -128,11 +132,33 @@ func (g *Guard) route(h Host) *policy.Policy {
 	if len(metadata) == 0 && g.config.ReadsRoutes() {
 		name, _ = h.Property(propRouteName)
 	}
+	if len(metadata) == 1 && metadata[0] == 0 {
+		return nil // what YAML makes of an off without quotes: the boolean false
+	}
 	p, known := g.config.Route(string(metadata), string(name))
 	if !known {
+		g.tellMisnamed(h, string(metadata))
 		return misnamed
 	}
 	return p
+}
+
+// mostMisnamed bounds how many names of policies that do not exist are told of.
+const mostMisnamed = 16
+
+// tellMisnamed says once what a route's metadata names.
+func (g *Guard) tellMisnamed(h Host, name string) {
+	if len(g.misnamed) == mostMisnamed || slices.Contains(g.misnamed, name) {
+		return
+	}
+	g.misnamed = append(g.misnamed, name)
+	route, _ := h.Property(propRouteName)
+	found := strconv.QuoteToASCII(name[:min(len(name), maxPublished)])
+	if len(name) == 8 && !isText(name) || len(name) == 1 && name[0] < ' ' {
+		found = "a number or a boolean"
+	}
+	g.log("the metadata callonce/policy of the route " + strconv.QuoteToASCII(string(route[:min(len(route), maxPublished)])) +
+		": found " + found + ", expected \"off\" or the name of a policy, in quotes. Its tool calls are refused")
 }
 
 // Answered implements ledger.Sink: the answer to a claim that had to wait.

@@ -32,16 +32,21 @@ func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 	if s.call.operation != "" {
 		s.host.SetState(stateKey, s.call.operation)
 	}
-	s.host.SetState(stateTool, oneLine(view(r.Name), maxPublished))
+	s.publishCall(r)
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
 	var in [40]byte
 	copy(in[:], fingerprint[:])
 	putUint64(in[32:], sketch(string(place.text)))
 	s.publishHash(stateArguments, in[:])
-	s.host.SetState(stateRequest, view(s.call.id[:min(len(s.call.id), maxPublished)]))
 	if s.call.session != "" {
 		s.publishHash(stateSession, []byte(s.call.session))
 	}
+}
+
+// publishCall publishes what a call says of itself.
+func (s *Stream) publishCall(r *mcp.Request) {
+	s.host.SetState(stateTool, oneLine(view(r.Name), maxPublished))
+	s.host.SetState(stateRequest, view(s.call.id[:min(len(s.call.id), maxPublished)]))
 }
 
 // oneLine gives the whole characters in the first most bytes of a text, with a question

@@ -25,6 +25,9 @@ func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 		statusTool = s.call.tool.StatusTool
 	}
 	named := f.In(dialect(s.policy.Preset))
+	if s.call.derived {
+		named = named.WithoutKey()
+	}
 	headers := [][2]string{{"content-type", "application/json"}}
 	if f.RetryAfter > 0 {
 		headers = append(headers, [2]string{"retry-after", itoa(f.RetryAfter)})
@@ -70,10 +73,7 @@ func (s *Stream) refuseCrowded() Action {
 	return s.refuse(&mcp.Unavailable, "")
 }
 
-func (s *Stream) refuseMisnamed() Action {
-	s.g.log("the route's metadata callonce/policy names a policy that does not exist: its calls are refused")
-	return s.refuse(&mcp.Unavailable, "")
-}
+func (s *Stream) refuseMisnamed() Action { return s.refuse(&mcp.Misrouted, "") }
 
 // refuseFault answers for a fault of our own. It must not fail itself.
 func (s *Stream) refuseFault() (a Action) {

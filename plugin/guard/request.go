@@ -91,18 +91,18 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 	}
 	key, refusal := s.findKey(r)
 	if refusal != nil {
-		return s.refuse(refusal, "")
+		return s.refuseCall(r, refusal, "")
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardOptional {
 		return s.unguarded(r)
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardRequired {
-		return s.refuse(&mcp.KeyRequired, "it is read from "+s.policy.Places())
+		return s.refuseCall(r, &mcp.KeyRequired, "it is read from "+s.policy.Places())
 	}
-	s.call.guarded = true
+	s.call.guarded, s.call.derived = true, key == nil
 	place, refusal, detail := s.findScope()
 	if refusal != nil {
-		return s.refuse(refusal, detail)
+		return s.refuseCall(r, refusal, detail)
 	}
 	if s.policy.ForwardKey != "" && s.ahead {
 		if s.g.holding != notHeld {
@@ -177,6 +177,17 @@ func limits(p *policy.Policy) ledger.Limits {
 		InFlight: l.InFlight, InFlightPerPrincipal: l.InFlightPerPrincipal, InFlightPerScope: l.InFlightPerScope,
 		TombstonesPerScope: l.TombstonesPerScope, OnFullEvict: l.Evict,
 	}
+}
+
+// refuseCall refuses a call before the ledger was asked. Whoever reads the log wants to
+// know which calls are refused.
+func (s *Stream) refuseCall(r *mcp.Request, f *mcp.Refusal, detail string) Action {
+	if place, refusal, _ := s.findScope(); refusal == nil {
+		s.publish(r, place, s.fingerprint(r, true))
+	} else {
+		s.publishCall(r)
+	}
+	return s.refuse(f, detail)
 }
 
 // unguarded lets a call go on that nothing asks to guard.

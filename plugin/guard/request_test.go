@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/callonce/callonce/plugin/policy"
 )
 
 // The order of decisions of section 1 of the contract, by a policy that need not
@@ -287,38 +285,6 @@ func TestIdentityRefused(t *testing.T) {
 	x.wantRefused(503, "idempotency_unavailable")
 }
 
-func TestMisnamedPolicy(t *testing.T) {
-	w := newWorld(t)
-	g := w.worker(plain)
-	for name, c := range map[string]struct {
-		body    string
-		refused bool
-	}{
-		"a call":      {toolCall("1", `{}`), true},
-		"a broken":    {"{", true},
-		"a list":      {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, false},
-		"no key even": {toolCall("1", `{"x":1}`), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := w.open(g)
-			x.properties["xds.route_metadata.filter_metadata.callonce.policy"] = "paymnets"
-			x.arrive(c.body)
-			if c.refused {
-				x.wantRefused(503, "idempotency_unavailable")
-			} else {
-				x.wantSent()
-			}
-		})
-	}
-	x := w.open(g, "idempotency-key", "k")
-	x.properties["xds.route_metadata.filter_metadata.callonce.policy"] = "off"
-	x.arrive(toolCall("1", `{}`))
-	x.wantSent()
-	if len(x.state) > 0 {
-		t.Errorf("a route that is off was looked at: %v", x.state)
-	}
-}
-
 // A key lasts ttl from its settlement; a derived one also its window from the claim.
 func TestTimes(t *testing.T) {
 	config := `{"policies":{"p":{"server":"s","anonymous":true,"ttl":"10s","tools":[{"match":"charge","guard":"derived","window":"60s"}]}},"default":"p"}`
@@ -523,11 +489,5 @@ func TestNothingLeaks(t *testing.T) {
 		if strings.Contains(text, secret) {
 			t.Errorf("%s leaked", secret)
 		}
-	}
-}
-
-func TestMisnamedMustGuard(t *testing.T) {
-	if !misnamed.MustGuard || misnamed.MaxRequestBytes == 0 || misnamed.Tool("x").Guard != policy.GuardOff {
-		t.Error("a route with a misnamed policy must read every body")
 	}
 }

@@ -52,6 +52,7 @@ type call struct {
 	body      []byte // what goes on in place of the body, nil = as it came
 	isCall    bool   // a well-formed tools/call whose id was read
 	guarded   bool
+	derived   bool // by what was called: no key was sent
 }
 
 // NewStream begins a stream.

@@ -44,8 +44,8 @@ func checkEventAdvert(t *testing.T, event []byte, advert *mcp.Advert) {
 	if !slices.Equal(fields(out), fields(event)) {
 		t.Fatalf("%q became %q: fields %q", event, out, fields(out))
 	}
-	if mcp.EventEnd(out) != len(out) {
-		t.Fatalf("%q became %q, of which %d bytes are the event", event, out, mcp.EventEnd(out))
+	if mcp.EventEnd(out, 0) != len(out) {
+		t.Fatalf("%q became %q, of which %d bytes are the event", event, out, mcp.EventEnd(out, 0))
 	}
 }
 
@@ -91,13 +91,19 @@ func TestEventAdvertBehindMark(t *testing.T) {
 // feed follows a last carriage return can be open.
 func TestEventEndInPieces(t *testing.T) {
 	for _, c := range streams {
-		whole := mcp.EventEnd([]byte(c.stream))
+		whole := mcp.EventEnd([]byte(c.stream), 0)
 		for n := range len(c.stream) {
-			switch got := mcp.EventEnd([]byte(c.stream[:n])); {
+			switch got := mcp.EventEnd([]byte(c.stream[:n]), 0); {
 			case got == 0 && (whole == 0 || n < whole), got == whole:
 			case got == n && c.stream[n-1] == '\r' && c.stream[n] == '\n':
 			default:
 				t.Errorf("%q: %d after %d bytes, %d in the whole", c.stream, got, n, whole)
+			}
+			if mcp.EventEnd([]byte(c.stream[:n]), 0) > 0 {
+				continue
+			}
+			if got := mcp.EventEnd([]byte(c.stream), n); got != whole {
+				t.Errorf("%q: %d when %d bytes are known, %d in the whole", c.stream, got, n, whole)
 			}
 		}
 	}

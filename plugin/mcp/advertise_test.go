@@ -64,11 +64,11 @@ func TestEventAdvert(t *testing.T) {
 		"data: {\"method\":\"notify\"}\n\n": "",
 		": comment\n\n":                     "",
 	} {
-		if n := EventEnd([]byte(in + "data: more")); n != len(in) {
+		if n := EventEnd([]byte(in+"data: more"), 0); n != len(in) {
 			t.Errorf("%q: the event ends at %d, expected %d", in, n, len(in))
 		}
 		for i := range len(in) - 1 {
-			if n := EventEnd([]byte(in[:i])); n != 0 && n != i {
+			if n := EventEnd([]byte(in[:i]), 0); n != 0 && n != i {
 				t.Errorf("%q: an end at %d", in[:i], n)
 			}
 		}

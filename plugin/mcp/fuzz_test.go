@@ -334,7 +334,7 @@ func FuzzEvents(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		checkEvents(t, stream, int(limit), randomCuts(r, len(stream)))
 		checkValue(t, string(stream), randomCuts(r, len(stream)))
-		event := stream[:mcp.EventEnd(stream)]
+		event := stream[:mcp.EventEnd(stream, 0)]
 		for _, advert := range adverts {
 			checkEventAdvert(t, event, advert)
 		}

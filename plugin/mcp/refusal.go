@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"strconv"
+	"strings"
 
 	"github.com/callonce/callonce/canonical"
 )
@@ -19,6 +20,8 @@ type Refusal struct {
 	Also       string // another specification's name for the same thing
 	Message    string
 	Advice     string // follows the message; %s stands for the tool that tells the state, if there is one
+	After      string // follows that, a sentence
+	Keyless    string // the message to a caller that sent no key, where it differs
 }
 
 // The refusals. A new outcome is one line here.
@@ -36,19 +39,29 @@ var (
 		Message: "This call was not run: its idempotency key was already used for another call. If you mean a new call, use a new key. If you mean to repeat the first call, send it exactly as it was."}
 	InFlight = Refusal{Type: "idempotency_in_flight", Status: 409, Code: -31410, MayHaveRun: "running", Retry: "same_key_later", RetryAfter: 1,
 		Also:    "idempotency_key_in_progress",
-		Message: "This call is still running. Do not start it again under another key", Advice: "call %s to see its state"}
+		Message: "This call is still running. Do not start it again under another key", Advice: "call %s to see its state",
+		After:   " The same request with the same key will return the result once it is there.",
+		Keyless: "This call is still running: it was sent before, with the same arguments. Do not start it again with others"}
 	OutcomeUnknown = Refusal{Type: "idempotency_outcome_unknown", Status: 409, Code: -31411, MayHaveRun: "unknown", Retry: "reconcile_first",
-		Message: "This call was sent before, and its outcome is not known: it may have run. It was not run again. Find out what happened before you use a new key", Advice: "call %s to see its state"}
+		Message: "This call was sent before, and its outcome is not known: it may have run. It was not run again. Find out what happened before you use a new key", Advice: "call %s to see its state",
+		Keyless: "This call was sent before, with the same arguments, and its outcome is not known: it may have run. It was not run again. Find out what happened; only if it must run again, send it with an idempotency key of its own"}
 	NotReplayable = Refusal{Type: "idempotency_response_not_replayable", Status: 409, Code: -31412, MayHaveRun: "yes", Retry: "reconcile_first",
-		Message: "This call has already run, and its answer was not kept. It was not run again. Do not repeat it under another key", Advice: "call %s to see its result"}
+		Message: "This call has already run, and its answer was not kept. It was not run again. Do not repeat it under another key", Advice: "call %s to see its result",
+		Keyless: "This call, with the same arguments, has already run, and its answer was not kept. It was not run again. Do not repeat it with others"}
 	Capacity = Refusal{Type: "idempotency_capacity", Status: 429, Code: -31429, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
-		Message: "This call was not run now: the proxy has no room to remember another call. Send the same request with the same key later."}
+		Message: "This call was not run now: the proxy has no room to remember another call. Send the same request with the same key later.",
+		Keyless: "This call was not run now: the proxy has no room to remember another call. Send the same request later."}
 	// NeverHeld is Unavailable where waiting does not help: the key would have to go on in a
 	// header, and the proxy has let the headers go.
 	NeverHeld = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "never",
 		Message: "This call was not run now: its key must go on in a header, and this proxy cannot hold headers while it reads the call."}
 	Unavailable = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
-		Message: "This call was not run now: the proxy cannot tell whether it ran before. Send the same request with the same key later."}
+		Message: "This call was not run now: the proxy cannot tell whether it ran before. Send the same request with the same key later.",
+		Keyless: "This call was not run now: the proxy cannot tell whether it ran before. Send the same request later."}
+	// Misrouted is Unavailable where waiting does not help either: the proxy's configuration
+	// must be mended.
+	Misrouted = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "never",
+		Message: "This call was not run: the proxy is told to guard it by a policy that does not exist. Repeating it does not help; whoever runs the proxy must mend its configuration."}
 )
 
 // Dialect is whose names a refusal uses for the same thing.
@@ -71,6 +84,16 @@ func (f Refusal) In(d Dialect) Refusal {
 	case d == KeyReused && f.Code == Conflict.Code:
 		f.Also = "IDEMPOTENCY_KEY_REUSED"
 	}
+	return f
+}
+
+// WithoutKey gives the refusal for a caller that sent no key: a text about keys would
+// tell it nothing.
+func (f Refusal) WithoutKey() Refusal {
+	if f.Keyless != "" {
+		f.Message = f.Keyless
+	}
+	f.After = strings.ReplaceAll(f.After, " with the same key", "")
 	return f
 }
 
@@ -159,10 +182,7 @@ func (f *Refusal) text(statusTool, detail string) []byte {
 	if b[len(b)-1] != '.' {
 		b = append(b, '.')
 	}
-	if f.Code == InFlight.Code {
-		b = append(b, " The same request with the same key will return the result once it is there."...)
-	}
-	return b
+	return append(b, f.After...)
 }
 
 // HeaderMismatch is the protocol's own code for routing headers that differ from the
