@@ -195,7 +195,7 @@ func (o operator) accessLog() {
 		{"outcome": "conflict", "tool": "chart", "request_id": "3", "duplicate_source": "", "session_hash": ""},
 		{"outcome": "", "key_hash": "", "tool": "charge", "request_id": "4", "attempt": "", "result_id": ""},
 		{"outcome": "", "key_hash": "", "tool": "get_charge", "request_id": "5"},
-		{"outcome": "rejected", "key_hash": "", "request_id": ""},
+		{"outcome": "rejected", "key_hash": "", "tool": "must", "request_id": "6"},
 	} {
 		for field, value := range want {
 			if got := records[i][field]; got != value {
@@ -214,6 +214,9 @@ func (o operator) accessLog() {
 	}
 	if records[3]["arguments_hash"] != records[0]["arguments_hash"] {
 		o.t.Errorf("a call without a key: want its arguments' hash, got %v", records[3])
+	}
+	if !hash.MatchString(records[5]["arguments_hash"]) {
+		o.t.Errorf("a call refused for want of a key: want its arguments' hash, got %v", records[5])
 	}
 }
 
