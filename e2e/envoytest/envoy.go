@@ -167,6 +167,10 @@ func (e *Envoy) URL() string { return e.url }
 // PID is Envoy's process id.
 func (e *Envoy) PID() int { return e.process.PID() }
 
+// CPU returns the CPU time, user and system together, that all threads of Envoy have
+// used since its start.
+func (e *Envoy) CPU() (time.Duration, error) { return child.CPU(e.PID()) }
+
 // Logs is what Envoy logged so far, the filter's lines among it.
 func (e *Envoy) Logs() string { return e.process.Output() }
 

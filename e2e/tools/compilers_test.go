@@ -16,6 +16,20 @@ func script(t *testing.T, dir, name, text string) {
 	}
 }
 
+// rustPinned makes a checkout that wants Rust 1.2.3, and a folder for programs.
+func rustPinned(t *testing.T) (root, bin string) {
+	t.Helper()
+	checkout(t)
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "e2e", "rust.version"), []byte("1.2.3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root, t.TempDir()
+}
+
 func TestNoRust(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
@@ -31,15 +45,7 @@ func TestNoRust(t *testing.T) {
 
 // A machine whose rustup may download nothing has no Rust: that fails no test of ours.
 func TestRustupRefused(t *testing.T) {
-	checkout(t)
-	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "e2e", "rust.version"), []byte("1.2.3\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	bin := t.TempDir()
+	_, bin := rustPinned(t)
 	script(t, bin, "rustup", "echo no route >&2; exit 1")
 	if got, err := rustBy(filepath.Join(bin, "rustup")); !errors.Is(err, ErrNoRust) || !strings.Contains(err.Error(), "no route") {
 		t.Errorf("want ErrNoRust and rustup's own words, got %v, %v", got, err)
@@ -48,15 +54,7 @@ func TestRustupRefused(t *testing.T) {
 
 // A toolchain that rustup installs lies in a home of its own, pinned, and is the one that is used.
 func TestRustByRustup(t *testing.T) {
-	checkout(t)
-	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "e2e", "rust.version"), []byte("1.2.3\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	bin := t.TempDir()
+	root, bin := rustPinned(t)
 	script(t, bin, "rustup", `mkdir -p $RUSTUP_HOME/toolchains/$3-here/bin && : > $RUSTUP_HOME/toolchains/$3-here/bin/cargo && echo "$@" > $RUSTUP_HOME/asked`)
 	rust, err := rustBy(filepath.Join(bin, "rustup"))
 	if err != nil {

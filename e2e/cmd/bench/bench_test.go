@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/callonce/callonce/e2e/child"
 	"github.com/callonce/callonce/e2e/hostsimcmd"
 	"github.com/callonce/callonce/e2e/keyed"
 	"github.com/callonce/callonce/e2e/tools"
@@ -315,7 +316,7 @@ func TestProcessCPU(t *testing.T) {
 		t.Skip("read on Linux only")
 	}
 	own := func() time.Duration {
-		used, err := processCPU(os.Getpid())
+		used, err := child.CPU(os.Getpid())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +326,7 @@ func TestProcessCPU(t *testing.T) {
 	for sum, i := 0, 0; own() == before; i++ {
 		sum += i
 	}
-	if _, err := processCPU(1 << 24); err == nil {
+	if _, err := child.CPU(1 << 24); err == nil {
 		t.Error("a process that is not there: want an error")
 	}
 }

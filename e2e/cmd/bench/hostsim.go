@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/callonce/callonce/e2e/child"
 	"github.com/callonce/callonce/e2e/envoytest"
 	"github.com/callonce/callonce/e2e/hostsimcmd"
 )
@@ -21,7 +22,7 @@ const startUps = 5
 // simulator is hostsim as a subject.
 type simulator struct{ *hostsimcmd.Hostsim }
 
-func (s simulator) CPU() (time.Duration, error) { return processCPU(s.PID()) }
+func (s simulator) CPU() (time.Duration, error) { return child.CPU(s.PID()) }
 
 // benchHostsim measures guarded first calls under hostsim beside the same calls on
 // Envoy, and how long hostsim takes to start.
@@ -99,6 +100,6 @@ func startOnce(ctx context.Context, options hostsimcmd.Options) (s start, err er
 	}
 	defer h.Stop()
 	s.wall = time.Since(began)
-	s.cpu, err = processCPU(h.PID())
+	s.cpu, err = child.CPU(h.PID())
 	return s, err
 }

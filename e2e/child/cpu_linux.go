@@ -1,4 +1,4 @@
-package main
+package child
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processCPU returns the CPU time, user and system together, that all threads of a
+// CPU returns the CPU time, user and system together, that all threads of a
 // process have used since its start, in nanoseconds and not in ticks of 10 ms as
 // /proc/PID/stat has it. The error says that there is no such process.
-func processCPU(pid int) (time.Duration, error) {
+func CPU(pid int) (time.Duration, error) {
 	// As in clock_getcpuclockid(3): the complement of the process id, shifted by
 	// three, and 2 for the scheduler's clock.
 	clock := int32(^pid<<3 | 2)

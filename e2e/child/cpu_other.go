@@ -1,13 +1,13 @@
 //go:build !linux
 
-package main
+package child
 
 import (
 	"errors"
 	"time"
 )
 
-// processCPU is measured on Linux only.
-func processCPU(int) (time.Duration, error) {
+// CPU is measured on Linux only.
+func CPU(int) (time.Duration, error) {
 	return 0, errors.New("CPU time of a process: read on Linux only")
 }
