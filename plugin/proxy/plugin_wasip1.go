@@ -10,9 +10,6 @@ import (
 	"github.com/callonce/callonce/plugin/policy"
 )
 
-// tickMillis is how often each worker is woken, in milliseconds.
-const tickMillis = 1000
-
 // start reads the configuration and opens the ledger. It refuses to start, with every
 // reason in the log, rather than run unguarded.
 func (p *plugin) start(size uint32) bool {
@@ -44,7 +41,7 @@ func (p *plugin) start(size uint32) bool {
 	}
 	keys, bytes := layout.Most(config.Namespace, g.Quotas())
 	logText(logInfo, "the ledger holds at most "+strconv.Itoa(keys)+" keys and "+strconv.FormatInt(bytes, 10)+" bytes of shared data")
-	if st := proxySetTickPeriodMilliseconds(tickMillis); st != statusOK {
+	if st := proxySetTickPeriodMilliseconds(uint32(tickPeriod(config).Milliseconds())); st != statusOK {
 		logText(logCritical, "no ticks: "+st.Error())
 		return false
 	}
