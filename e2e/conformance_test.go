@@ -56,7 +56,7 @@ func conformance(t *testing.T, url string) {
 	suite := filepath.Join(node.Modules, "@modelcontextprotocol", "conformance", "dist", "index.js")
 	// Its exit status is not needed: the results are read one by one, and a run that
 	// broke off has too few of them.
-	text, _ := exec.CommandContext(t.Context(), node.Binary, suite, "server", "--url", url+"/", "-o", results).CombinedOutput()
+	text, _ := exec.CommandContext(t.Context(), node.Binary, suite, "server", "--url", url+"/mcp", "-o", results).CombinedOutput()
 
 	files, err := filepath.Glob(filepath.Join(results, "*", "checks.json"))
 	if err != nil {

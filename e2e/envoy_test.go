@@ -101,6 +101,26 @@ func TestConfigurationAsItStands(t *testing.T) {
 	}
 }
 
+// Nor is anything remarked when Envoy serves with them.
+func TestStartsWithoutARemark(t *testing.T) {
+	server := startPayments(t, payments.Options{Stateless: true})
+	for name, envoy := range map[string]func() (string, error){"newest": tools.Envoy, "oldest": tools.OldestEnvoy} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("ENVOY", must(t, envoy))
+			opts := envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL()}
+			for file, e := range map[string]*envoytest.Envoy{"envoy.yaml": startEnvoy(t, opts), "mtls-jwt.yaml": startVerifier(t, opts).Envoy} {
+				for line := range strings.Lines(e.Logs()) {
+					for _, bad := range []string{"[warning]", "[error]", "[critical]", "eprecated"} {
+						if strings.Contains(line, bad) {
+							t.Errorf("%s: want no remarks, got %s", file, line)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
 // The demo under hostsim and the one on Envoy are the same demo.
 func TestConfigurationIsTheDemos(t *testing.T) {
 	root, err := tools.Root()

@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"io"
 	"net/http"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -203,5 +205,37 @@ func TestTokens(t *testing.T) {
 	}
 	if n := server.Book.Count(); n != 4 {
 		t.Errorf("want 4 charges, got %d", n)
+	}
+}
+
+// The lines in envoy/README.md that make keys, a certificate and a token make what mtls-jwt.yaml takes.
+func TestRecipeForCallers(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(envoyFile(t, "README.md"), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("want two blocks of sh in envoy/README.md, got %d", len(blocks))
+	}
+	dir := t.TempDir()
+	run := func(script string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	run(blocks[0][1])
+	server := startPayments(t, payments.Options{Stateless: true})
+	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL(), File: "mtls-jwt.yaml", Dir: dir})
+	b64 := regexp.MustCompile(`(?m)^b64\(\).*$`).FindString(blocks[0][1])
+	calls := strings.ReplaceAll(blocks[1][1], "https://localhost:10443", strings.Replace(e.URL(), "127.0.0.1", "localhost", 1))
+	out := run(b64 + "\n" + calls)
+	// Two callers, one key: two charges. The same callers again: none.
+	if out += run(b64 + "\n" + calls); strings.Count(out, `"charge_id":"ch_1"`) != 2 || strings.Count(out, `"charge_id":"ch_2"`) != 2 {
+		t.Errorf("want each of two callers' charge twice, got\n%s", out)
+	}
+	if n := server.Book.Count(); n != 2 {
+		t.Errorf("want 2 charges, got %d", n)
 	}
 }

@@ -55,6 +55,33 @@ func startEnvoy(t *testing.T, opts envoytest.Options) *envoytest.Envoy {
 	return e
 }
 
+// After which answers the client's connection ends is the same on both: Envoy takes a 400 of its own for a broken message.
+func TestConnectionsAfterAnswers(t *testing.T) {
+	server := startPayments(t, payments.Options{Stateless: true})
+	for _, proxy := range proxies {
+		t.Run(proxy.name, func(t *testing.T) {
+			url := proxy.start(t, server.URL())
+			for _, step := range []struct {
+				body, contentType string
+				status            int
+				closes            bool
+			}{
+				{chargeBody, "application/json", 200, false},
+				{chargeBody, "application/json", 200, false}, // a replay
+				{strings.Replace(chargeBody, "1200", "1300", 1), "application/json", 409, false},
+				{mustHaveKey, "application/json", 409, false}, // the same key
+				{strings.Replace(mustHaveKey, `"id":1`, `"id":1,"id":2`, 1), "application/json", 400, true},
+				{chargeBody, "text/plain", 400, true},
+			} {
+				resp, body := send(t, "POST", url, step.body, "Idempotency-Key", "k", "Content-Type", step.contentType)
+				if resp.StatusCode != step.status || resp.Close != step.closes {
+					t.Errorf("%s %s: want %d, connection closes %v; got %d, %v: %s", step.contentType, step.body, step.status, step.closes, resp.StatusCode, resp.Close, body)
+				}
+			}
+		})
+	}
+}
+
 // answers are the ways in which the payments server may answer.
 var answers = []struct {
 	name string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,22 +21,7 @@ import (
 
 // The lines that "make run" prints work as they are printed, and Ctrl-C ends it well.
 func TestRunPrintsWhatWorks(t *testing.T) {
-	cmd := exec.Command(must(t, buildRun), "-hostsim", must(t, buildHostsim), "-plugin", must(t, buildPlugin))
-	run, err := child.Start("run", cmd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(run.Stop)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	if err := run.Await(ctx, func() error {
-		if !strings.Contains(run.Output(), "Ctrl-C stops everything") {
-			return errors.New("nothing to try printed yet")
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	run := startRun(t, nil)
 	lines := commands(run.Output())
 	if len(lines) != 4 {
 		t.Fatalf("want 4 commands to paste, got %d:\n%s", len(lines), run.Output())
@@ -67,6 +53,78 @@ func TestRunPrintsWhatWorks(t *testing.T) {
 	}
 	if err := run.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: want status 0, got %v:\n%s", err, run.Output())
+	}
+}
+
+// startRun runs it with an environment of its own, and returns when it has printed what to try.
+func startRun(t *testing.T, env []string, flags ...string) *child.Process {
+	t.Helper()
+	cmd := exec.Command(must(t, buildRun), append([]string{"-hostsim", must(t, buildHostsim), "-plugin", must(t, buildPlugin)}, flags...)...)
+	cmd.Env = append(os.Environ(), env...)
+	run, err := child.Start("run", cmd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.Stop)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	if err := run.Await(ctx, func() error {
+		if !strings.Contains(run.Output(), "Ctrl-C stops everything") {
+			return errors.New("nothing to try printed yet")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// A configuration that knows callers by headers gets them in the lines that are printed.
+func TestRunPrintsTheCallersHeaders(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.json")
+	text := `{"policies":{"p":{"server":"s","principal":["peer:subject",["header:x-user","header:x-team"]]}},"default":"p"}`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := startRun(t, []string{"LISTEN=127.0.0.1:0"}, "-config", config)
+	for i, line := range commands(run.Output())[:3] {
+		if !strings.Contains(line, " -H 'x-user: me' -H 'x-team: me' ") {
+			t.Errorf("line %d: want both headers, got %s", i+1, line)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", commands(run.Output())[0]).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `"charge_id":"ch_1"`) {
+		t.Errorf("want a charge, got %v: %s", err, out)
+	}
+}
+
+// Where the usual port is taken, one line says so. Whoever has it does not matter.
+func TestRunWithoutItsPort(t *testing.T) {
+	if taken, err := net.Listen("tcp", "127.0.0.1:10000"); err == nil {
+		defer taken.Close()
+	}
+	run := startRun(t, []string{"LISTEN="})
+	if !strings.Contains(run.Output(), "127.0.0.1:10000 is taken, so a free port serves; LISTEN=HOST:PORT names another\n") {
+		t.Errorf("want a line that says so, got:\n%s", run.Output())
+	}
+	if strings.Contains(run.Output(), "callonce serves http://127.0.0.1:10000") {
+		t.Errorf("want another port, got:\n%s", run.Output())
+	}
+}
+
+// A mistake in the environment is told by the variable's name, with what to type.
+func TestRunNamesTheVariable(t *testing.T) {
+	for upstream, want := range map[string]string{
+		"http://127.0.0.1:8080/mcp": `UPSTREAM: want http://127.0.0.1:8080, without the path`,
+		"127.0.0.1:8080":            `UPSTREAM: want http://HOST:PORT or https://HOST, such as http://127.0.0.1:8080`,
+		"localhost:8080":            `UPSTREAM: want http://HOST:PORT or https://HOST`,
+	} {
+		cmd := exec.CommandContext(t.Context(), must(t, buildRun), "-hostsim", must(t, buildHostsim), "-plugin", must(t, buildPlugin))
+		cmd.Env = append(os.Environ(), "UPSTREAM="+upstream)
+		out, err := cmd.CombinedOutput()
+		if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {
+			t.Errorf("%s: want status 1 and %q, got %v:\n%s", upstream, want, err, out)
+		}
 	}
 }
 

@@ -51,9 +51,9 @@ func (c *httpClient) push(f func(*httpWriter)) {
 	}
 }
 
-func (c *httpClient) headers(h *headerMap, end, complete bool) {
+func (c *httpClient) headers(h *headerMap, end, keep bool) {
 	lines := slices.Clone(h.lines)
-	c.push(func(w *httpWriter) { w.headers(lines, end, complete) })
+	c.push(func(w *httpWriter) { w.headers(lines, end, keep) })
 }
 
 func (c *httpClient) send(b []byte, end bool, sent func()) {
@@ -80,7 +80,7 @@ func (c *httpClient) trailers(t *headerMap) {
 
 func (c *httpClient) reset() { c.push(func(w *httpWriter) { w.cut = true }) }
 
-func (w *httpWriter) headers(lines []Header, end, complete bool) {
+func (w *httpWriter) headers(lines []Header, end, keep bool) {
 	if w.err != nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (w *httpWriter) headers(lines []Header, end, complete bool) {
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // keeps the server from guessing one
 	}
-	if w.http1 && !complete {
+	if w.http1 && !keep {
 		h.Set("Connection", "close")
 	}
 	if end && !w.head && status != http.StatusNoContent && status != http.StatusNotModified && h.Get("Content-Length") == "" {

@@ -117,6 +117,27 @@ func TestUpstreamSeesWhatTheFilterLeft(t *testing.T) {
 	}
 }
 
+// A connection ends with a local reply of 400, whatever made it, and with one that the request's rest could follow; with no other.
+func TestConnectionAfterLocalReplies(t *testing.T) {
+	r := newRig(t, nil)
+	for plan, want := range map[string]bool{
+		"rh pause; rb pause; re reply 409 no": false,
+		"rh pause; rb pause; re reply 400 no": true,
+		"rh reply 409 no":                     true,
+		"sh replace :status 400":              false,
+	} {
+		resp, err := http.DefaultTransport.RoundTrip(r.request(t.Context(), "POST", "/ok", "A", plan, "body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.Close != want {
+			t.Errorf("%s: status %d, connection closes: %v, want %v", plan, resp.StatusCode, resp.Close, want)
+		}
+	}
+}
+
 func TestHTTP2(t *testing.T) {
 	r := newRig(t, nil)
 	p := new(http.Protocols)

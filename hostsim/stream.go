@@ -2,6 +2,7 @@ package hostsim
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 	"time"
 )
@@ -21,6 +22,8 @@ type stream struct {
 	// failed says that no callback is due any more: the VM died under this stream, or the filter never was in its way.
 	failed bool
 	done   bool
+	// badRequest says that a local reply was a 400.
+	badRequest bool
 
 	status        int
 	details       string
@@ -46,8 +49,8 @@ type streamInfo struct {
 
 // client is the downstream side. Its methods are called on the worker's loop and must not block.
 type client interface {
-	// headers begins the response. complete says whether the whole request had arrived; else its connection cannot be kept.
-	headers(h *headerMap, end, complete bool)
+	// headers begins the response. keep says whether a connection of HTTP/1 may serve another request after it.
+	headers(h *headerMap, end, keep bool)
 	// send calls sent once the data needs no memory any more.
 	send(b []byte, end bool, sent func())
 	trailers(t *headerMap)
@@ -100,6 +103,8 @@ func (s *stream) localReply(r localReply) {
 	}
 	s.setDetails(r.details)
 	s.flags |= r.flags
+	// Envoy takes a 400 of its own, a filter's too, for a broken message, and trusts the connection no further.
+	s.badRequest = s.badRequest || r.status == http.StatusBadRequest
 	s.request.kill()
 	if s.response.passed {
 		s.cut(r.details, r.flags)
@@ -242,7 +247,7 @@ func (r responseSink) headers(h *headerMap, end bool) {
 	r.s.response.passed = true
 	r.s.status, _ = strconv.Atoi(h.value(":status"))
 	r.s.idle.touch()
-	r.s.client.headers(h, end, r.s.request.ended)
+	r.s.client.headers(h, end, r.s.request.ended && !r.s.badRequest)
 	if end {
 		r.s.finish()
 	}

@@ -115,6 +115,9 @@ type Tree struct {
 	err error
 }
 
+// NewTree takes a configuration that was read elsewhere.
+func NewTree(top map[string]any) *Tree { return &Tree{top: top} }
+
 // At returns what stands at a path.
 func (e *Tree) At(path ...any) any {
 	var node any = e.top

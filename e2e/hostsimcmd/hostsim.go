@@ -43,7 +43,7 @@ type Options struct {
 // Hostsim is a running hostsim.
 type Hostsim struct {
 	*child.Process
-	url string
+	url, config string
 }
 
 // Start runs hostsim and returns when it serves. ctx bounds the start,
@@ -64,7 +64,7 @@ func Start(ctx context.Context, opts Options) (*Hostsim, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	h := &Hostsim{Process: process}
+	h := &Hostsim{Process: process, config: opts.Config}
 	if err := process.Await(ctx, h.listening); err != nil {
 		process.Stop()
 		return nil, err
@@ -117,3 +117,6 @@ func (o *Options) fill() error {
 
 // URL is where clients reach it: "http://host:port" without a slash at its end.
 func (h *Hostsim) URL() string { return h.url }
+
+// Config is the file of the filter's configuration, also where the options name none.
+func (h *Hostsim) Config() string { return h.config }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -150,9 +151,20 @@ func logTo(t testing.TB) func(int, hostsim.LogLevel, string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !over {
-			t.Logf("worker %d %s: %s", worker, level, msg)
+			t.Logf("%s %s: %s", where(worker), level, msg)
 		}
 	}
+}
+
+// where says which VM speaks.
+func where(worker int) string {
+	switch worker {
+	case hostsim.Trial:
+		return "trial start"
+	case hostsim.MainThread:
+		return "main thread"
+	}
+	return "worker " + strconv.Itoa(worker)
 }
 
 // cache is "" where the user has no cache folder: then every test compiles anew.

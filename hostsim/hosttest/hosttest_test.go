@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/callonce/callonce/hostsim"
@@ -113,5 +115,32 @@ func TestSendAndTurns(t *testing.T) {
 	front.Host.Wait()
 	if want := "[0 1 2 0]"; fmt.Sprint(workers) != want {
 		t.Errorf("want the requests at workers %s, got %v", want, workers)
+	}
+}
+
+// logged is a test whose log is looked at.
+type logged struct {
+	testing.TB
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logged) Logf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+// What the filter says has the name of the VM that said it.
+func TestLogNamesTheVM(t *testing.T) {
+	log := &logged{TB: t}
+	front := Start(log, hostsim.Config{Wasm: Build(t, "../testdata/probe"), PluginConfig: []byte("start log info hello\n")}, http.NotFoundHandler())
+	front.Host.Wait()
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	for _, vm := range []string{"trial start", "main thread", "worker 0"} {
+		if !slices.ContainsFunc(log.lines, func(l string) bool { return strings.HasPrefix(l, vm+" ") }) {
+			t.Errorf("want a line of %q among %q", vm, log.lines)
+		}
 	}
 }

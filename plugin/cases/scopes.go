@@ -23,7 +23,7 @@ func manyScopes(t *testing.T, f Front) {
 	p := f.Start(t, Setup{Config: twoServers, Upstream: u.URL, Routes: []Route{{When: "other"}, {When: "open"}}})
 	c := newClient(t, p)
 	elsewhere := *c
-	elsewhere.url = p.URL() + "/team-b"
+	elsewhere.url = p.URL() + "/mcp/team-b"
 	call := func(c *client, h ...string) reply { return c.call("1", "charge", `{}`, "k", h...) }
 
 	answers := map[string]string{}

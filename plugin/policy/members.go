@@ -132,17 +132,18 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 		r.mistake(at+"/principal", found, `a list of sources such as "header:x-user", or "anonymous": true beside it`)
 	}
 	if p.TTL < p.Lease && !r.told(at+"/ttl") {
-		r.mistake(at+"/ttl", `"`+p.TTL.String()+`"`, `at least lease ("`+p.Lease.String()+`")`)
+		r.mistake(at+"/ttl", `"`+spelled(p.TTL)+`"`, `at least lease ("`+spelled(p.Lease)+`")`)
 	}
 	for i := range p.Tools {
 		if t := &p.Tools[i]; t.TTL < p.Lease && t.TTL != p.TTL {
-			r.mistake(at+"/tools/"+itoa(i)+"/ttl", `"`+t.TTL.String()+`"`, `at least lease ("`+p.Lease.String()+`")`)
+			r.mistake(at+"/tools/"+itoa(i)+"/ttl", `"`+spelled(t.TTL)+`"`, `at least lease ("`+spelled(p.Lease)+`")`)
 		}
 	}
 	if _, ok := p.ArgumentKey(); ok && p.Advertise && !p.Strip {
 		r.mistake(at+"/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`)
 	}
 	r.checkLimits(at+"/limits", &p.Limits, given)
+	r.warn(n, at, p)
 }
 
 func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {

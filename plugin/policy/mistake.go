@@ -15,14 +15,19 @@ type Mistake struct {
 
 // Error tells the place, what was found and what was expected, on one line.
 func (m Mistake) Error() string {
-	at := m.Pointer
-	switch {
-	case at == "":
-		at = "(the whole text)"
-	case strings.ContainsFunc(at, unicode.IsControl):
-		at = strconv.Quote(at)
+	at := "(the whole text)"
+	if m.Pointer != "" {
+		at = printable(m.Pointer)
 	}
 	return at + ": found " + m.Found + ", expected " + m.Expected
+}
+
+// printable is a pointer on one line, whatever the names in it hold.
+func printable(pointer string) string {
+	if strings.ContainsFunc(pointer, unicode.IsControl) {
+		return strconv.Quote(pointer)
+	}
+	return pointer
 }
 
 // Mistakes is every mistake of a configuration. Those of a policy stand together; what

@@ -16,9 +16,9 @@ const (
 	toolMembers   = "one of match, guard, window, exclude, round, status_tool, on_unknown, on_tool_error, ttl, result_id"
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
-	aDuration     = `a duration from "1s" to "24h0m0s", such as "5m"`
+	aDuration     = `a duration from "1s" to "24h", such as "5m"`
 	aFreeHeader   = "the name of a header that neither the proxy nor the protocol uses"
-	aLease        = `a duration from "2s" to "10m0s", such as "5m"`
+	aLease        = `a duration from "2s" to "10m", such as "5m"`
 	aKeyPlace     = `"header:<name>" or "json:<pointer under /params>"`
 	aSource       = `"header:<name>", "metadata:<filter>/<path>", "peer:uri_san", "peer:subject"`
 	aScope        = `"header:<name>", "metadata:<filter>/<path>"`
@@ -158,10 +158,10 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"lease":"1999ms"`), "/policies/p/lease", `"1999ms"`, aLease},
 	{policyWith(`"lease":"11m"`), "/policies/p/lease", `"11m"`, aLease},
 	{policyWith(`"lease":15`), "/policies/p/lease", "15", aLease},
-	{policyWith(`"lease":"10m"`), "/policies/p/ttl", `"5m0s"`, `at least lease ("10m0s")`},
+	{policyWith(`"lease":"10m"`), "/policies/p/ttl", `"5m"`, `at least lease ("10m")`},
 	{policyWith(`"ttl":"3s","lease":"4s"`), "/policies/p/ttl", `"3s"`, `at least lease ("4s")`},
 	{policyWith(`"ttl":"x","lease":"10m"`), "/policies/p/ttl", `"x"`, aDuration},
-	{policyWith(`"lease":"1m","tools":[{"match":"a"},{"match":"b","ttl":"59s"}]`), "/policies/p/tools/1/ttl", `"59s"`, `at least lease ("1m0s")`},
+	{policyWith(`"lease":"1m","tools":[{"match":"a"},{"match":"b","ttl":"59s"}]`), "/policies/p/tools/1/ttl", `"59s"`, `at least lease ("1m")`},
 	{policyWith(`"advertise":true`), "/policies/p/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`},
 	{policyWith(`"preset":"derived","strip":false`), "/policies/p/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`},
 	{policyWith(`"ttl":300`), "/policies/p/ttl", "300", aDuration},

@@ -43,6 +43,7 @@ func Parse(src []byte) (*Config, Mistakes) {
 	if len(r.mistakes) > 0 {
 		return nil, r.mistakes
 	}
+	c.warnings = r.warnings
 	return c, nil
 }
 

@@ -38,6 +38,8 @@ type Config struct {
 	globs  []routeGlob        // longest literal prefix first
 	byName map[string]*Policy
 	def    *Policy // nil = off
+
+	warnings []string // of members and what they hold
 }
 
 type routeGlob struct {

@@ -15,6 +15,7 @@ import (
 type reader struct {
 	doc      canonical.Doc
 	mistakes Mistakes
+	warnings []string
 }
 
 // member is one line of a table of members: its name and what reads it.
@@ -150,7 +151,7 @@ func (r *reader) integer(n canonical.Node, at string, least, most int, into *int
 }
 
 func (r *reader) duration(n canonical.Node, at string, least, most time.Duration, into *time.Duration) bool {
-	expected := `a duration from "` + least.String() + `" to "` + most.String() + `", such as "5m"`
+	expected := `a duration from "` + spelled(least) + `" to "` + spelled(most) + `", such as "5m"`
 	if r.doc.Kind(n) != canonical.String {
 		r.wrong(n, at, expected)
 		return false
@@ -162,6 +163,18 @@ func (r *reader) duration(n canonical.Node, at string, least, most time.Duration
 	}
 	*into = v
 	return true
+}
+
+// spelled writes a duration as people do in a configuration: "24h" and not "24h0m0s".
+func spelled(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // choice reads one of a few words.

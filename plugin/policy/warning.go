@@ -1,24 +1,18 @@
 package policy
 
-import "strings"
+import (
+	"strings"
 
-// Warnings tells what is no mistake, and yet hardly meant.
+	"github.com/callonce/callonce/canonical"
+)
+
+// Warnings tells what is no mistake, and yet hardly meant. Each names the place by its
+// JSON Pointer.
 func (c *Config) Warnings() (out []string) {
 	if c.def == nil && !c.routed() {
 		out = append(out, "nothing is guarded, unless a route's metadata callonce/policy names a policy: /default is off, and /routes names no policy")
 	}
-	for _, p := range c.Policies {
-		for i, t := range p.Tools {
-			for j, earlier := range p.Tools[:i] {
-				if earlier.Match == "*" || earlier.Match == t.Match || !strings.Contains(t.Match, "*") && Match(earlier.Match, t.Match) {
-					at := child("/policies", p.Name) + "/tools/"
-					out = append(out, at+itoa(i)+` is never used: the first entry that fits decides, and `+at+itoa(j)+` fits all that it does`)
-					break
-				}
-			}
-		}
-	}
-	return out
+	return append(out, c.warnings...)
 }
 
 // routed reports whether some route leads to a policy.
@@ -34,4 +28,74 @@ func (c *Config) routed() bool {
 		}
 	}
 	return false
+}
+
+// warning goes on from the place: what begins with a verb.
+func (r *reader) warning(at, what string) {
+	r.warnings = append(r.warnings, printable(at)+" "+what)
+}
+
+// warn tells what of a policy is hardly meant. Only what is certain from the policy
+// alone: where it is in force, a route's metadata may say.
+func (r *reader) warn(n canonical.Node, at string, p *Policy) {
+	if p.Anonymous && p.derives() {
+		r.warning(at+"/anonymous", "makes one caller of all that send neither Authorization nor Cookie and show no client certificate: where keys are derived they get each other's answers; a principal tells them apart")
+	}
+	entry := r.doc.First(r.doc.Member(n, "tools"))
+	for i := range p.Tools {
+		where := at + "/tools/" + itoa(i)
+		if j := p.hiddenBy(i); j >= 0 {
+			r.warning(where, "is never used: the first entry that fits decides, and "+printable(at+"/tools/"+itoa(j))+" fits all that it does")
+		}
+		r.warnIdle(entry, where, p, &p.Tools[i])
+		if t := &p.Tools[i]; t.Guard != GuardOff && t.StatusTool != "" && p.Tool(t.StatusTool).Guard.Must() {
+			r.warning(where+"/status_tool", "names a tool that is guarded itself (required or derived): who asks twice gets a refusal, or the first answer again; a tool that only reads wants an entry with the guard off")
+		}
+		entry = r.doc.Next(entry)
+	}
+}
+
+// warnIdle names the members of an entry that change nothing under its guard.
+func (r *reader) warnIdle(entry canonical.Node, at string, p *Policy, t *Tool) {
+	given := func(member string) bool { return r.doc.Member(entry, member) != canonical.NoNode }
+	if t.Guard != GuardOff {
+		if t.Guard != GuardDerived && given("window") {
+			r.warning(at+"/window", "has no effect: it is for the guard derived")
+		}
+		return
+	}
+	idle := []string{"window", "on_unknown", "on_tool_error", "ttl", "result_id"}
+	if !p.LogUnkeyed { // else they shape the arguments_hash of the log
+		idle = append(idle, "exclude", "round")
+	}
+	if !p.RefuseStray { // else it is named where a key is refused
+		idle = append(idle, "status_tool")
+	}
+	for _, member := range idle {
+		if given(member) {
+			r.warning(at+"/"+member, "has no effect: the guard is off")
+		}
+	}
+}
+
+// derives reports whether some call may get a key that is derived.
+func (p *Policy) derives() bool {
+	for i := range p.Tools {
+		if p.Tools[i].Guard == GuardDerived {
+			return true
+		}
+	}
+	return p.Unlisted.Guard == GuardDerived
+}
+
+// hiddenBy gives the earlier entry that fits everything that an entry fits, -1 for none
+// that certainly does.
+func (p *Policy) hiddenBy(i int) int {
+	match := p.Tools[i].Match
+	for j, earlier := range p.Tools[:i] {
+		if earlier.Match == "*" || earlier.Match == match || !strings.Contains(match, "*") && Match(earlier.Match, match) {
+			return j
+		}
+	}
+	return -1
 }

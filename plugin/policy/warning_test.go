@@ -1,35 +1,82 @@
 package policy_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/callonce/callonce/plugin/policy"
 )
 
-func TestWarnings(t *testing.T) {
-	p := func(tools string) string {
-		return `"policies":{"p":{"anonymous":true,"tools":[` + tools + `]}}`
+// warnings are those of a configuration that has no mistake.
+func warnings(t *testing.T, config string) []string {
+	t.Helper()
+	c, mistakes := policy.Parse([]byte(config))
+	if len(mistakes) > 0 {
+		t.Fatalf("%s: %v", config, mistakes)
 	}
-	for config, want := range map[string]string{
-		"":                                     "nothing is guarded",
-		`{` + p("") + `}`:                      "nothing is guarded",
-		`{` + p("") + `,"routes":{"a":"off"}}`: "nothing is guarded",
-		`{` + p("") + `,"routes":{"a":"p"}}`:   "",
-		`{` + p("") + `,"routes":{"a*":"p"}}`:  "",
-		`{` + p("") + `,"default":"p"}`:        "",
-		`{` + p(`{"match":"*"},{"match":"charge","guard":"required"}`) + `,"default":"p"}`:     "/policies/p/tools/1 is never used",
-		`{` + p(`{"match":"get_*"},{"match":"get_it","guard":"required"}`) + `,"default":"p"}`: "/policies/p/tools/1 is never used",
-		`{` + p(`{"match":"get_it","guard":"required"},{"match":"get_*"}`) + `,"default":"p"}`: "",
-		`{` + p(`{"match":"get_*"},{"match":"*_it"},{"match":"get_*"}`) + `,"default":"p"}`:    "/policies/p/tools/2 is never used",
+	return c.Warnings()
+}
+
+func TestNothingIsGuarded(t *testing.T) {
+	const p = `"policies":{"p":{"principal":["header:x-user"]}}`
+	for config, want := range map[string]bool{
+		"":                                 true,
+		`{` + p + `}`:                      true,
+		`{` + p + `,"routes":{"a":"off"}}`: true,
+		`{` + p + `,"routes":{"a":"p"}}`:   false,
+		`{` + p + `,"routes":{"a*":"p"}}`:  false,
+		`{` + p + `,"default":"p"}`:        false,
 	} {
-		c, mistakes := policy.Parse([]byte(config))
-		if len(mistakes) > 0 {
-			t.Fatal(mistakes)
+		got := warnings(t, config)
+		if want != (len(got) == 1 && strings.Contains(got[0], "nothing is guarded")) || !want && len(got) > 0 {
+			t.Errorf("%s: found %q", config, got)
 		}
-		got := strings.Join(c.Warnings(), "\n")
-		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%s: expected %q, found %q", config, want, got)
+	}
+}
+
+// A warning stays on one line of a log, whatever a policy is called.
+func TestWarningsAreLines(t *testing.T) {
+	for _, w := range warnings(t, `{"policies":{"a\nb":{"anonymous":true,"tools":[{"match":"*","guard":"derived"},{"match":"*"}]}},"default":"a\nb"}`) {
+		if !strings.HasPrefix(w, `"/policies/a\nb/`) || strings.Contains(w, "\n") {
+			t.Errorf("found %q", w)
+		}
+	}
+}
+
+// What a policy gets warnings for: each begins with its place, and no other is there.
+func TestPolicyWarnings(t *testing.T) {
+	const known = `"principal":["header:x-user"],`
+	for _, c := range []struct {
+		policy string
+		want   []string // place and how the warning goes on
+	}{
+		{known + `"tools":[{"match":"*"},{"match":"charge","guard":"required"}]`, []string{"/tools/1 is never used: the first entry that fits decides, and /policies/p/tools/0 fits all"}},
+		{known + `"tools":[{"match":"get_*"},{"match":"get_it","guard":"required"}]`, []string{"/tools/1 is never used"}},
+		{known + `"tools":[{"match":"get_it","guard":"required"},{"match":"get_*"}]`, nil},
+		{known + `"tools":[{"match":"get_*"},{"match":"*_it"},{"match":"get_*"}]`, []string{"/tools/2 is never used"}},
+
+		{`"anonymous":true,"tools":[{"match":"a","guard":"derived"}]`, []string{"/anonymous makes one caller of all"}},
+		{`"anonymous":true,"preset":"derived"`, []string{"/anonymous makes one caller of all"}},
+		{known + `"anonymous":true,"preset":"derived"`, []string{"/anonymous makes one caller of all"}},
+		{`"anonymous":true,"tools":[{"match":"a","guard":"required"}]`, nil},
+		{known + `"preset":"derived"`, nil},
+
+		{known + `"tools":[{"match":"a","guard":"off","window":"1m","exclude":["/a"],"round":{"/b":1},"status_tool":"b","on_unknown":"retry","on_tool_error":"release","ttl":"1m","result_id":"/id"}]`,
+			[]string{"/tools/0/window has no effect: the guard is off", "/tools/0/on_unknown has", "/tools/0/on_tool_error has", "/tools/0/ttl has", "/tools/0/result_id has", "/tools/0/exclude has", "/tools/0/round has", "/tools/0/status_tool has"}},
+		{known + `"log_unkeyed":true,"stray_key":"refuse","tools":[{"match":"a","guard":"off","exclude":["/a"],"round":{"/b":1},"status_tool":"b"}]`, nil},
+		{known + `"tools":[{"match":"a","window":"10m"},{"match":"b","guard":"required","window":"1m"},{"match":"c","guard":"derived","window":"1m"}]`,
+			[]string{"/tools/0/window has no effect: it is for the guard derived", "/tools/1/window has no effect"}},
+		{known + `"preset":"derived","tools":[{"match":"a","window":"1m","exclude":["/a"]}]`, nil},
+
+		{known + `"tools":[{"match":"charge","guard":"required","status_tool":"charge"}]`, []string{"/tools/0/status_tool names a tool that is guarded itself"}},
+		{known + `"preset":"derived","tools":[{"match":"charge","status_tool":"get_charge"}]`, []string{"/tools/0/status_tool names a tool that is guarded itself"}},
+		{known + `"preset":"derived","tools":[{"match":"charge","status_tool":"get_charge"},{"match":"get_*","guard":"off"}]`, nil},
+		{known + `"tools":[{"match":"charge","guard":"required","status_tool":"get_charge"}]`, nil},
+	} {
+		got := warnings(t, `{"policies":{"p":{`+c.policy+`}},"default":"p"}`)
+		if !slices.EqualFunc(got, c.want, func(got, want string) bool { return strings.HasPrefix(got, "/policies/p"+want) }) {
+			t.Errorf("%s: expected %q, found %q", c.policy, c.want, got)
 		}
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/callonce/callonce/e2e/hostsimcmd"
@@ -21,33 +23,33 @@ import (
 const usage = `run: serves the filter under hostsim, and prints what to try
 
 UPSTREAM=http://HOST:PORT in the environment puts it in front of that MCP server;
-without it a payments server is started.
+without it a payments server is started. LISTEN=HOST:PORT is where it serves.
 
 Usage:  run [flags]
 `
 
-// port is tried first, so that the calls printed are the same from day to day.
-const port = "10000"
+// usual is tried first, so that the calls printed are the same from day to day.
+const usual = "127.0.0.1:10000"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once, as if it had not been caught.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Getenv("UPSTREAM"), os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, args []string, upstream string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
 		fmt.Fprint(stderr, usage)
 		flags.PrintDefaults()
 	}
-	opts := hostsimcmd.Options{Echo: stdout, Upstream: upstream}
+	opts := hostsimcmd.Options{Echo: stdout, Upstream: os.Getenv("UPSTREAM")}
 	flags.StringVar(&opts.Binary, "hostsim", "", "`FILE` of hostsim (default dist/hostsim)")
 	flags.StringVar(&opts.Plugin, "plugin", "", "`FILE` of the compiled filter (default dist/callonce.wasm)")
 	flags.StringVar(&opts.Config, "config", "", "`FILE` of the filter's configuration (default e2e/testdata/demo.json)")
-	flags.StringVar(&opts.Listen, "listen", "", "`HOST:PORT` to serve at (default 127.0.0.1:10000, or a free port when that is taken)")
+	flags.StringVar(&opts.Listen, "listen", os.Getenv("LISTEN"), "`HOST:PORT` to serve at (default $LISTEN, else "+usual+", or a free port when that is taken)")
 	flags.IntVar(&opts.Workers, "workers", 2, "`NUMBER` of worker VMs")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -72,8 +74,11 @@ func run(ctx context.Context, args []string, upstream string, stdout, stderr io.
 
 // serve returns when ctx ends, or when something that it started does.
 func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error {
+	if err := checkUpstream(opts.Upstream); err != nil {
+		return err
+	}
 	if opts.Listen == "" {
-		opts.Listen = preferred()
+		opts.Listen = preferred(stdout)
 	}
 	count := ""
 	if opts.Upstream == "" {
@@ -90,7 +95,11 @@ func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error
 		return err
 	}
 	defer proxy.Stop()
-	printCalls(stdout, proxy.URL(), opts.Upstream, count)
+	config, err := os.ReadFile(proxy.Config())
+	if err != nil {
+		return err
+	}
+	printCalls(stdout, proxy.URL(), opts.Upstream, count, callerHeaders(config))
 	select {
 	case <-ctx.Done():
 		return nil
@@ -99,13 +108,31 @@ func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error
 	}
 }
 
-// preferred is the usual address; "" (a free port) when somebody else has it.
-func preferred() string {
-	addr := net.JoinHostPort("127.0.0.1", port)
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return ""
+// checkUpstream names the variable, which hostsim does not know.
+func checkUpstream(upstream string) error {
+	if upstream == "" {
+		return nil
 	}
-	listener.Close()
-	return addr
+	u, err := url.Parse(upstream)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("UPSTREAM: want http://HOST:PORT or https://HOST, such as http://127.0.0.1:8080, got %q", upstream)
+	}
+	if bare := u.Scheme + "://" + u.Host; strings.TrimSuffix(upstream, "/") != bare {
+		return fmt.Errorf("UPSTREAM: want %s, without the path, which clients send; got %q", bare, upstream)
+	}
+	return nil
+}
+
+// preferred is the usual address; "" (a free port), with a word on it, when somebody
+// else has that.
+func preferred(out io.Writer) string {
+	listener, err := net.Listen("tcp", usual)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		fmt.Fprintf(out, "%s is taken, so a free port serves; LISTEN=HOST:PORT names another\n", usual)
+		return ""
+	case err == nil:
+		listener.Close()
+	}
+	return usual
 }

@@ -17,7 +17,7 @@ const usage = `hostsim runs a proxy-wasm filter without Envoy.
 
   hostsim serve --plugin FILE.wasm --config FILE --listen HOST:PORT --upstream URL [more]
       serve HTTP/1.1 and unencrypted HTTP/2, pass every request through the filter to the upstream, log one line each
-  hostsim check --config FILE [--plugin FILE.wasm]
+  hostsim check --config FILE [--strict | --plugin FILE.wasm]
       say whether the filter would start with this configuration, and if not, why
 
 "hostsim serve --help" and "hostsim check --help" list all flags.
@@ -55,6 +55,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errUsage):
 		fmt.Fprintf(stderr, "hostsim: %v\n", err)
 		return 2
+	case errors.Is(err, errWarned):
+		fmt.Fprintf(stderr, "hostsim: %v\n", err)
+		return 3
 	}
 	fmt.Fprintf(stderr, "hostsim: %v\n", err)
 	return 1

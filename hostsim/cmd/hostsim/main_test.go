@@ -101,7 +101,7 @@ func TestServe(t *testing.T) {
 	url := stderr.find(t, `listening on (http://127\.0\.0\.1:[1-9]\d*), upstream http://[0-9.:]+, 2 workers`)[1]
 	req, _ := http.NewRequest("POST", url+"/ok?x=1", strings.NewReader("body"))
 	req.Header.Set("x-name", "A")
-	req.Header.Set("x-do", "rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh setprop callonce.mode observe; rh prop xds/route_name; rh prop xds/route_metadata/filter_metadata/cc/policy; rh prop xds/cluster_name")
+	req.Header.Set("x-do", "rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh setprop callonce.mode observe; rh setprop callonce.tool charge; rh setprop callonce.refusal x=1; rh prop xds/route_name; rh prop xds/route_metadata/filter_metadata/cc/policy; rh prop xds/cluster_name")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("body %q", b)
 	}
 	resp.Body.Close()
-	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok\?x=1 200 \d+ms worker=[01] outcome=first key=0123456789abcdef mode=observe$`)
+	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok\?x=1 200 \d+ms worker=[01] outcome=first key=0123456789abcdef tool=charge refusal="x=1" mode=observe$`)
 	for _, want := range []string{`xds/route_name -> "theroute"`, `policy -> "pay"`, `cluster_name -> "up"`} {
 		stderr.find(t, regexp.QuoteMeta(want))
 	}
@@ -167,6 +167,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"check", "--config", "/nonexistent"}, 1, "--config: open /nonexistent"},
 		{[]string{"check", "--config", refuse}, 1, refuse + ":\n  configuration: "},
 		{[]string{"check", "conf.json"}, 2, `unexpected argument "conf.json": did you mean --config conf.json?`},
+		{[]string{"check", "--config", refuse, "--plugin", probe, "--strict"}, 2, "--strict is for the built-in reader"},
+		{[]string{"check", "--config", write(t, "envoy.yaml", "# Envoy\nstatic_resources:\n")}, 1, "not the YAML around it"},
 		{[]string{"check", "x.wasm"}, 2, "did you mean --plugin x.wasm?"},
 		{[]string{"serve", "--plugin", "x", "http://h:1"}, 2, "did you mean --upstream http://h:1?"},
 		{[]string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--listen", taken, "--cache", cache}, 1, "--listen: another program has " + taken + " already: end that one, or name another port"},
@@ -233,5 +235,29 @@ func TestCheck(t *testing.T) {
 	}
 	if got := run(context.Background(), []string{"check", "--config", good}, &stdout, &stderr); got != 1 || !strings.Contains(stderr.String(), "/limits/ttl: want a duration, found start register") {
 		t.Errorf("with a reader of its own: status %d: %s", got, stderr.String())
+	}
+}
+
+// Warnings end a check only where it is strict, and then with a status of their own.
+func TestCheckStrict(t *testing.T) {
+	for _, c := range []struct {
+		config, flag string
+		status       int
+		out, err     string
+	}{
+		{`{}`, "", 0, ": warning: nothing is guarded", ""},
+		{`{}`, "--strict", 3, ": warning: nothing is guarded", "warnings, which --strict takes for mistakes"},
+		{`{"policies":{"p":{"anonymous":true}},"default":"p"}`, "--strict", 0, ": ok\n", ""},
+		{`{"default":"p"}`, "--strict", 1, "", "/default: found"},
+	} {
+		args := []string{"check", "--config", write(t, "c.json", c.config)}
+		if c.flag != "" {
+			args = append(args, c.flag)
+		}
+		var stdout, stderr output
+		got := run(context.Background(), args, &stdout, &stderr)
+		if got != c.status || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) || got != 0 && strings.Contains(stdout.String(), ": ok") {
+			t.Errorf("%s %s: status %d, want %d; printed\n%s%s", c.config, c.flag, got, c.status, stdout.String(), stderr.String())
+		}
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/callonce/callonce/hostsim"
 )
@@ -325,8 +327,10 @@ func accessLog(w io.Writer) func(hostsim.Record) {
 		key := cmp.Or(r.FilterState["callonce.key_hash"], "-")
 		line := fmt.Sprintf("%s %s %s %d %dms worker=%d outcome=%s key=%s", r.Time.Format("2006-01-02T15:04:05.000Z07:00"),
 			r.Method, r.Path, r.Status, r.Duration.Milliseconds(), r.Worker, outcome, key)
-		if mode := r.FilterState["callonce.mode"]; mode != "" {
-			line += " mode=" + mode
+		for _, field := range []string{"tool", "refusal", "mode"} {
+			if value := r.FilterState["callonce."+field]; value != "" {
+				line += " " + field + "=" + bare(value)
+			}
 		}
 		if r.Details != "" && r.Details != "via_upstream" {
 			line += " details=" + r.Details
@@ -338,6 +342,14 @@ func accessLog(w io.Writer) func(hostsim.Record) {
 		defer mu.Unlock()
 		fmt.Fprintln(w, line)
 	}
+}
+
+// bare leaves a value as it is where it reads as one word, and quotes it else.
+func bare(value string) string {
+	if strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c == '"' || c == '=' || !unicode.IsPrint(c) }) {
+		return strconv.Quote(value)
+	}
+	return value
 }
 
 // pluginLog prints what the filter says from info on. While VMs start, what several of them say is printed once.
