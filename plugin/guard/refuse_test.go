@@ -115,3 +115,18 @@ func TestMisnamedMustGuard(t *testing.T) {
 		t.Error("a route with a misnamed policy must read every body")
 	}
 }
+
+// The log says once where no identity came from, and nothing of the caller.
+func TestNoIdentityIsTold(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(`{"policies":{"p":{"server":"s","principal":[["metadata:envoy.filters.http.jwt_authn/payload/iss","metadata:envoy.filters.http.jwt_authn/payload/sub"],"header:x-user"]}},"default":"p"}`)
+	for range 3 {
+		w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(400, "idempotency_requires_verified_identity")
+		w.send(g, toolCall("1", `{}`), "idempotency-key", "k", "x-user", "ada", "x-user", "bob").wantRefused(400, "idempotency_requires_verified_identity")
+	}
+	want := []string{`a call under the policy "p" has no identity: none came from metadata:envoy.filters.http.jwt_authn/payload/iss with metadata:envoy.filters.http.jwt_authn/payload/sub, nor from header:x-user. ` +
+		"A header that is sent twice, and a value that is not one line of text, refuse the call too"}
+	if !slices.Equal(w.logs, want) {
+		t.Errorf("logged %q\nexpected %q", w.logs, want)
+	}
+}

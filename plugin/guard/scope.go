@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -36,6 +37,7 @@ func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
 	start := len(t)
 	t, refusal = s.appendIdentity(t)
 	if refusal != nil {
+		s.g.tellNoIdentity(s.policy)
 		return sc, refusal, ""
 	}
 	end := len(t)
@@ -101,6 +103,17 @@ func (s *Stream) appendIdentity(dst []byte) ([]byte, *mcp.Refusal) {
 		return dst, &mcp.IdentityRequired
 	}
 	return s.appendCredentials(dst), nil
+}
+
+// tellNoIdentity says, once for each policy, where no identity came from: a filter
+// that is to bring it may be missing, and the caller cannot know.
+func (g *Guard) tellNoIdentity(p *policy.Policy) {
+	if slices.Contains(g.nameless, p) {
+		return
+	}
+	g.nameless = append(g.nameless, p)
+	g.log("a call under the policy " + strconv.Quote(p.Name) + " has no identity: none came from " + p.Principals() +
+		". A header that is sent twice, and a value that is not one line of text, refuse the call too")
 }
 
 // appendPrincipal asks every source of one principal. A value that is not one line of

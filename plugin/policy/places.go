@@ -72,6 +72,19 @@ func (p *Policy) Places() string {
 	return strings.Join(texts, ", ")
 }
 
+// Principals names where an identity comes from, for whoever must mend it.
+func (p *Policy) Principals() string {
+	texts := make([]string, len(p.Principal))
+	for i, all := range p.Principal {
+		parts := make([]string, len(all))
+		for j, s := range all {
+			parts[j] = s.Text
+		}
+		texts[i] = strings.Join(parts, " with ")
+	}
+	return strings.Join(texts, ", nor from ")
+}
+
 func (r *reader) principal(n canonical.Node, at string) []Principal {
 	var out []Principal
 	r.each(n, at, func(n canonical.Node, at string) {
