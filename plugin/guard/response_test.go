@@ -156,6 +156,29 @@ func TestSettledWithTheLastByte(t *testing.T) {
 	}
 }
 
+// A body of unknown length is judged where its value ends. Should more than white space
+// follow, it was no JSON text, and the holder takes its word back.
+func TestMoreAfterTheBody(t *testing.T) {
+	for after, replayed := range map[string]bool{" \r\n\t ": true, "x": false, " {}": false, "\n\n]": false} {
+		for _, n := range []int{1, 100} {
+			w := newWorld(t)
+			g := w.worker(plain)
+			x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+			x.begin(200, "application/json")
+			x.chunks(okResult, 100)
+			w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantReplayed(strings.Replace(okResult, `"id":1`, `"id":2`, 1))
+			x.chunks(after, n)
+			x.stream.ResponseBody(0, true)
+			x.stream.Done()
+			if again := w.send(g, toolCall("3", `{}`), "idempotency-key", "k"); replayed {
+				again.wantReplayed(strings.Replace(okResult, `"id":1`, `"id":3`, 1))
+			} else {
+				again.wantRefused(409, "idempotency_response_not_replayable")
+			}
+		}
+	}
+}
+
 // A holder that was silent for longer than its lease has lost the key: its late word
 // is refused and counted, once.
 func TestLateHolder(t *testing.T) {
