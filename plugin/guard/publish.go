@@ -43,6 +43,17 @@ func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 	}
 }
 
+// publishKeyless publishes a call that no key stands for. ok is false, and nothing was
+// published, where its scope is not known.
+func (s *Stream) publishKeyless(r *mcp.Request) (ok bool) {
+	place, refusal, _ := s.findScope()
+	if refusal != nil {
+		return false
+	}
+	s.publish(r, place, s.fingerprint(r, true))
+	return true
+}
+
 // publishCall publishes what a call says of itself.
 func (s *Stream) publishCall(r *mcp.Request) {
 	s.host.SetState(stateTool, oneLine(view(r.Name), maxPublished))

@@ -102,7 +102,8 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 	s.call.guarded, s.call.derived = true, key == nil
 	place, refusal, detail := s.findScope()
 	if refusal != nil {
-		return s.refuseCall(r, refusal, detail)
+		s.publishCall(r)
+		return s.refuse(refusal, detail)
 	}
 	if s.policy.ForwardKey != "" && s.ahead {
 		if s.g.holding != notHeld {
@@ -179,12 +180,10 @@ func limits(p *policy.Policy) ledger.Limits {
 	}
 }
 
-// refuseCall refuses a call before the ledger was asked. Whoever reads the log wants to
-// know which calls are refused.
+// refuseCall refuses a call for its key. Whoever reads the log wants to know which calls
+// are refused.
 func (s *Stream) refuseCall(r *mcp.Request, f *mcp.Refusal, detail string) Action {
-	if place, refusal, _ := s.findScope(); refusal == nil {
-		s.publish(r, place, s.fingerprint(r, true))
-	} else {
+	if !s.publishKeyless(r) {
 		s.publishCall(r)
 	}
 	return s.refuse(f, detail)
@@ -193,9 +192,7 @@ func (s *Stream) refuseCall(r *mcp.Request, f *mcp.Refusal, detail string) Actio
 // unguarded lets a call go on that nothing asks to guard.
 func (s *Stream) unguarded(r *mcp.Request) Action {
 	if s.policy.LogUnkeyed {
-		if place, refusal, _ := s.findScope(); refusal == nil {
-			s.publish(r, place, s.fingerprint(r, true))
-		}
+		s.publishKeyless(r)
 	}
 	return s.pass()
 }
