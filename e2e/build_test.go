@@ -44,14 +44,16 @@ func goBuild(name, folder, pkg string, env []string, flags ...string) (string, e
 	return path, nil
 }
 
+func goBuildPlugin(name string, flags ...string) (string, error) {
+	return goBuild(name, ".", "./plugin", []string{"GOOS=wasip1", "GOARCH=wasm"}, append(flags, "-buildmode=c-shared", "-ldflags=-s -w")...)
+}
+
 var (
-	buildPlugin = sync.OnceValues(func() (string, error) {
-		return goBuild("callonce.wasm", ".", "./plugin", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared", "-ldflags=-s -w")
-	})
+	buildPlugin = sync.OnceValues(func() (string, error) { return goBuildPlugin("callonce.wasm") })
 	// The same with faults to order (plugin/proxy/faults_wasip1.go).
-	buildFaulty = sync.OnceValues(func() (string, error) {
-		return goBuild("faulty.wasm", ".", "./plugin", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared", "-tags=faults", "-ldflags=-s -w")
-	})
+	buildFaulty = sync.OnceValues(func() (string, error) { return goBuildPlugin("faulty.wasm", "-tags=faults") })
+	// The same with a table of a handful of buckets (plugin/proxy/layout_small.go).
+	buildSmall   = sync.OnceValues(func() (string, error) { return goBuildPlugin("small.wasm", "-tags=smalltable") })
 	buildHostsim = sync.OnceValues(func() (string, error) {
 		return goBuild("hostsim", ".", "./hostsim/cmd/hostsim", nil)
 	})

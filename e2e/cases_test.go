@@ -13,15 +13,21 @@ func TestCases(t *testing.T) {
 	cases.Run(t, front{}, func(c cases.Case) bool { return c.Envoy })
 }
 
+func TestCrowd(t *testing.T) { cases.Crowd(t, front{}) }
+
 // front is a real Envoy, as the cases want it.
 type front struct{}
 
 func (front) Name() string { return "envoy" }
 
-func plugin(t testing.TB, faults bool) string {
+// plugin builds what a case wants.
+func plugin(t testing.TB, s cases.Setup) string {
 	t.Helper()
-	if faults {
+	switch {
+	case s.Faults:
 		return must(t, buildFaulty)
+	case s.Small:
+		return must(t, buildSmall)
 	}
 	return must(t, buildPlugin)
 }
@@ -33,7 +39,7 @@ func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
 		workers = 2
 	}
 	return envoytest.Options{
-		Plugin: plugin(t, s.Faults), Config: s.Config, Upstream: s.Upstream,
+		Plugin: plugin(t, s), Config: s.Config, Upstream: s.Upstream,
 		Workers: workers, NoHoldHeaders: s.NoHoldHeaders, Retries: s.Retries,
 		IdleTimeout: s.IdleTimeout, Changes: s.Changes, Drain: s.Drain,
 		Edit: func(e *envoytest.Tree) {
@@ -133,7 +139,7 @@ func (p proxy) AccessLog(t testing.TB) []map[string]string {
 
 func (p proxy) Change(t testing.TB, config string, faults bool) {
 	t.Helper()
-	if err := p.Envoy.Change(plugin(t, faults), config); err != nil {
+	if err := p.Envoy.Change(plugin(t, cases.Setup{Faults: faults}), config); err != nil {
 		t.Fatal(err)
 	}
 }

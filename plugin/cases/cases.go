@@ -20,6 +20,7 @@ type Setup struct {
 	NoHoldHeaders bool   // a host that cannot hold headers while a body is read
 	Retries       int    // the route's own retries on 5xx and resets
 
+	Small       bool          // the filter with a table of a handful of buckets (plugin/proxy/layout_small.go)
 	Faults      bool          // the filter with faults to order (plugin/proxy/faults_wasip1.go)
 	Changes     bool          // Proxy.Change will be called
 	Drain       time.Duration // how long an old configuration goes on with its streams; 0 = a minute

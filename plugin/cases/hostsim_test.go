@@ -98,8 +98,11 @@ func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
 	if wasm == nil {
 		wasm = shipped
 	}
-	if s.Faults {
+	switch {
+	case s.Faults:
 		wasm = faulty
+	case s.Small:
+		wasm = small
 	}
 	c := hostsim.Config{
 		Wasm: wasm, PluginConfig: []byte(s.Config), VMID: vmID, PluginName: "callonce",
@@ -274,6 +277,8 @@ func again(c Case) bool {
 
 // The same with a handful of buckets, so that every key meets every other.
 func TestCasesInASmallTable(t *testing.T) { Run(t, simulator{wasm: small}, again) }
+
+func TestCrowd(t *testing.T) { Crowd(t, simulator{}) }
 
 // The same where the host cannot hold headers. Cases 33 and 34 try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// Requests whose headers have come and whose bodies have not take memory of the VM, as
-// much as their callers like. It is bounded (in the build with the small table, to 1 MiB):
-// what would have to wait beyond that is refused, all else goes on, and what waited leaves
-// its memory behind when it goes. So does a call once it is in flight.
-func TestCrowd(t *testing.T) {
+// Crowd shows what becomes of requests whose headers have come and whose bodies have
+// not. They take memory of the VM, as much as their callers like. It is bounded (in the
+// build with the small table, to 1 MiB): what would have to wait beyond that is refused,
+// all else goes on, and what waited leaves its memory behind when it goes. So does a call
+// once it is in flight.
+func Crowd(t *testing.T, f Front) {
 	inFlight := newGate()
 	u := newUpstream(t, func(w http.ResponseWriter, s seen) {
 		if strings.Contains(string(s.Body), "slow") && !inFlight.wait(s) {
@@ -19,7 +20,7 @@ func TestCrowd(t *testing.T) {
 		}
 		asJSON(w, s)
 	})
-	p := simulator{wasm: small}.Start(t, Setup{Config: plain, Upstream: u.URL, Workers: 1})
+	p := f.Start(t, Setup{Config: plain, Upstream: u.URL, Workers: 1, Small: true})
 	c := newClient(t, p)
 	wantFirst(t, c.call("1", "charge", `{}`, "before"))
 	long := strings.Repeat("x", 60_000)
