@@ -56,12 +56,18 @@ func sendBy(t *testing.T, transport http.RoundTripper, method, url, body string,
 	if err != nil {
 		t.Fatal(err)
 	}
+	return resp, whole(t, resp)
+}
+
+// whole reads a response to its end.
+func whole(t *testing.T, resp *http.Response) string {
+	t.Helper()
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(text)
+	return string(text)
 }
 
 // The configurations are right as people find them: Envoy takes them, from the

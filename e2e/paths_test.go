@@ -67,12 +67,7 @@ func raw(t *testing.T, url, method, path, contentType, body string) (int, string
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return resp.StatusCode, whole(t, resp)
 }
 
 const mustHaveKey = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"refund","arguments":{}}}`
@@ -189,6 +184,9 @@ func TestCommentOnCallersHeaders(t *testing.T) {
 		resp, body := send(t, "POST", e.URL(), toolCall("1", "charge", `{}`), "X-User", "ada", "Idempotency-Key", "k")
 		if got := outcome(resp, body); got != want {
 			t.Errorf("removed %v: want %s, got %s", removed, want, got)
+		}
+		if told := strings.Count(e.Logs(), "none came from header:x-user."); told > 0 != removed {
+			t.Errorf("removed %v: the log says %d times that no identity came", removed, told)
 		}
 	}
 }
