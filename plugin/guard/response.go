@@ -24,7 +24,7 @@ type readAlong struct {
 	status  int
 	expect  int // Content-Length, -1 = not given
 	got     int
-	body    []byte
+	body    mcp.Text
 	value   mcp.Value
 	events  mcp.Events
 	odd     bool // an event was refused by the strict reader
@@ -78,7 +78,7 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 	if mcp.IsEventStream(contentType) {
 		r.form, r.events.Cap = asEvents, r.cap
 	} else {
-		r.form = asJSON
+		r.form, r.body.Cap = asJSON, r.cap
 	}
 	if end {
 		s.atEnd()
@@ -106,11 +106,18 @@ func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
 		return ledger.BuryUnknown, true
 	case r.status >= 400:
 		return ledger.Release, true
-	case r.status >= 300, !mcp.IsIdentity(encoding):
+	case r.status == 307, r.status == 308:
+		// A router sent the caller elsewhere, with the same call: its answer there is kept
+		// under that path.
+		return ledger.Release, true
+	case r.status >= 300:
+		// Where to look for the outcome, perhaps: nobody knows what the server did before.
+		return ledger.BuryUnknown, true
+	case !mcp.IsIdentity(encoding):
 		return ledger.BuryNotReplayable, true
 	case mcp.IsEventStream(contentType):
 		return 0, false
-	case !mcp.IsJSON(contentType), r.expect > r.cap:
+	case !mcp.IsJSON(contentType):
 		return ledger.BuryNotReplayable, true
 	}
 	return 0, false
@@ -153,10 +160,11 @@ func (s *Stream) ResponseTrailers() Action {
 }
 
 // wants reports whether the bytes that pass are still looked at: until the key is
-// settled, and after a completed JSON body of unknown length, in case more follows.
+// settled, and after that for whether an event that is too long ends, and whether more
+// follows a completed JSON body of unknown length.
 func (s *Stream) wants() bool {
 	r := &s.reply
-	return r.form == asEvents && !r.settled || r.form == asJSON && (!r.settled || r.event == ledger.Complete)
+	return r.form == asEvents && (!r.settled || r.events.Open()) || r.form == asJSON && (!r.settled || r.event == ledger.Complete)
 }
 
 func (s *Stream) readChunk(chunk []byte) {
@@ -172,28 +180,34 @@ func (s *Stream) readChunk(chunk []byte) {
 		}
 		return
 	}
-	if len(r.body)+len(chunk) > r.cap {
-		r.body = nil
-		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
-		return
-	}
 	whole := r.expect >= 0 && r.got >= r.expect
 	if r.expect < 0 {
 		r.value.Feed(chunk)
 		whole = r.value.Done
 	}
-	switch {
-	case whole && len(r.body) == 0:
+	if whole && r.body.Len() == 0 && len(chunk) <= r.cap {
 		s.judgeBody(chunk)
+		return
+	}
+	switch r.body.Add(chunk); {
+	case r.body.Over:
+		r.body = mcp.Text{}
+		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
 	case whole:
-		s.judgeBody(append(r.body, chunk...))
-	default:
-		r.body = append(r.body, chunk...)
+		s.judgeBody(r.body.Bytes())
 	}
 }
 
-// readEvent looks at one event of a stream; true ends the reading.
+// readEvent looks at one event of a stream, or at the beginning of one that is too long;
+// true ends the reading.
 func (s *Stream) readEvent(data []byte) bool {
+	switch {
+	case s.reply.settled:
+		return true
+	case s.reply.events.Cut:
+		return s.readBeginning(data)
+	}
+	data = mcp.Trim(data)
 	switch a := s.g.response.Read(data, s.call.id); a {
 	case mcp.NotOurs:
 		return false
@@ -206,9 +220,23 @@ func (s *Stream) readEvent(data []byte) bool {
 	}
 }
 
+// readBeginning looks at the beginning of an event that is too long to be kept. What the
+// rest holds changes nothing for a response: no repeat will ever get it.
+func (s *Stream) readBeginning(data []byte) bool {
+	switch s.g.response.Begins(data, s.call.id) {
+	case mcp.NotOurs:
+	case mcp.Malformed:
+		s.reply.odd = true
+	default:
+		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+	}
+	return false
+}
+
 // judgeBody reads a whole JSON body. What comes after it is a part of no JSON text.
 func (s *Stream) judgeBody(body []byte) {
-	s.reply.body, s.reply.value.Done = nil, true
+	s.reply.body, s.reply.value.Done = mcp.Text{}, true
+	body = mcp.Trim(body)
 	switch a := s.g.response.Read(body, s.call.id); a {
 	case mcp.NotOurs, mcp.Malformed:
 		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
@@ -231,11 +259,11 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		return
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
-		if id := s.g.response.ResultID(ptr); id != "" {
+		if id := s.g.response.ResultID(message, ptr); id != "" {
 			s.host.SetState("callonce.result_id", oneLine(id, maxPublished))
 		}
 	}
-	if a == mcp.ToolError && s.call.tool.ReleaseToolError {
+	if a == mcp.ToolError && s.call.tool.ReleaseToolError || a == mcp.Failed && s.policy.ReleasedError(s.call.tool, s.g.response.Code) {
 		s.settle(ledger.Outcome{Event: ledger.Release})
 		return
 	}
@@ -252,10 +280,13 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 func (s *Stream) atEnd() {
 	r := &s.reply
 	switch {
+	case r.settled && r.form == asEvents && r.events.Open():
+		// The response was too long, and does not even end.
+		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
 	case r.settled:
 	case r.form == asJSON:
-		s.judgeBody(r.body)
-	case r.odd || r.events.Oversize:
+		s.judgeBody(r.body.Bytes())
+	case r.odd && !r.events.Open():
 		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
 	default:
 		// The stream ended without the response: it may come on another one, or never.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,23 @@ func TestWhatComesBack(t *testing.T) {
 		{"events without the response", 200, "text/event-stream", "id: 1\ndata:\n\n", nil, unknown},
 		{"events, cut in the event", 200, "text/event-stream", "data: " + okResult + "\n", nil, unknown},
 		{"events, another id", 200, "text/event-stream", "data: " + strings.Replace(okResult, `"id":1`, `"id":2`, 1) + "\n\n", nil, unknown},
-		{"events, refused by the strict reader", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"result":{"s":"\ud800"}}` + "\n\n", nil, kept},
+		{"events, one that can be read two ways", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"result":{},"result":1}` + "\n\n", nil, kept},
+		{"events, a lone surrogate in the result", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"result":{"s":"\ud800"}}` + "\n\n", nil, replays},
+		{"a NaN and a lone surrogate in the result", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"s":"\ud800","n":[NaN,-Infinity]}}`, nil, replays},
+		{"white space before the message", 200, "application/json", " \r\n\t" + okResult, nil, replays},
+		{"more white space than the cap before it", 200, "application/json", strings.Repeat(" \n", 1500) + okResult, nil, replays},
+		{"the same, with a length", 200, "application/json", strings.Repeat(" \n", 1500) + okResult, []string{"content-length", strconv.Itoa(3000 + len(okResult))}, replays},
+		{"more white space than the cap behind it", 200, "application/json", okResult + strings.Repeat(" \n", 1500), nil, replays},
+		{"the same, with its length", 200, "application/json", okResult + strings.Repeat(" \n", 1500), []string{"content-length", strconv.Itoa(3000 + len(okResult))}, replays},
+		{"a byte order mark", 200, "application/json", "\uFEFF" + okResult, nil, replays},
+		{"events, comments beyond the cap", 200, "text/event-stream", strings.Repeat(": ping\n", 500) + ":" + strings.Repeat("x", 3000) + "\ndata: " + okResult + "\n" + strings.Repeat(":\n", 1500) + "\n", nil, replays},
+		{"events, white space beyond the cap", 200, "text/event-stream", "data:" + strings.Repeat(" ", 3000) + okResult + "\n" + strings.Repeat("data:  \n", 1500) + "\n", nil, replays},
+		{"an error that frees the key", 200, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"consent"}}`, nil, again},
+		{"a parse error", 200, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`, nil, again},
+		{"an invalid request", 200, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Invalid Request"}}`, nil, again},
+		{"an unknown method, in events", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}` + "\n\n", nil, again},
+		{"consent, in events", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"consent"}}` + "\n\n", nil, again},
+		{"an error of another code", 200, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"x"}}`, nil, replays},
 		{"exactly the cap", 200, "application/json", padded(2000), nil, replays},
 		{"one over the cap", 200, "application/json", padded(2001), nil, kept},
 		{"one over the cap, told by length", 200, "application/json", padded(2001), []string{"content-length", "2001"}, kept},
@@ -56,7 +73,14 @@ func TestWhatComesBack(t *testing.T) {
 		{"input required in events", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}` + "\n\n", nil, again},
 		{"accepted", 202, "", "", nil, kept},
 		{"no content", 204, "", "", nil, kept},
-		{"found", 302, "text/html", "elsewhere", nil, kept},
+		{"multiple choices", 300, "text/html", "choose", nil, unknown},
+		{"moved for good", 301, "text/html", "elsewhere", nil, unknown},
+		{"found", 302, "text/html", "elsewhere", nil, unknown},
+		{"see other", 303, "", "", nil, unknown},
+		{"not modified", 304, "", "", nil, unknown},
+		{"use proxy", 305, "", "", nil, unknown},
+		{"redirected for now", 307, "text/html", "elsewhere", nil, again},
+		{"redirected for good", 308, "application/json", okResult, nil, again},
 		{"HTML", 200, "text/html", "<p>", nil, kept},
 		{"broken JSON", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":`, nil, kept},
 		{"JSON and more", 200, "application/json", okResult + "x", nil, kept},
@@ -153,6 +177,110 @@ func TestSettledWithTheLastByte(t *testing.T) {
 			x.stream.Done() // the client leaves with the answer in hand
 			w.send(g, toolCall("4", `{}`), "idempotency-key", "k").wantReplayed(strings.Replace(okResult, `"id":1`, `"id":4`, 1))
 		})
+	}
+}
+
+// An answer in a stream that is over the cap is told at once, by its beginning, and not
+// at the stream's end; one that does not even end leaves an unknown outcome. What is too
+// long and no answer to us changes nothing.
+func TestOverTheCapInAStream(t *testing.T) {
+	const (
+		id, running = "idempotency_response_not_replayable", "idempotency_in_flight"
+		unknown     = "idempotency_outcome_unknown"
+	)
+	long := strings.Repeat("x", 3000)
+	response := "data: " + okResult + "\n\n"
+	for _, c := range []struct {
+		name, event     string
+		early, end, cut string // what a repeat is told within the event, after the whole stream, and where it breaks within
+	}{
+		{"the id first", `{"jsonrpc":"2.0","id":1,"result":{"pad":"` + long + `"}}`, id, id, unknown},
+		{"the result first", `{"result":{"pad":"` + long + `"},"jsonrpc":"2.0","id":1}`, id, id, unknown},
+		{"an error", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"` + long + `"}}`, id, id, unknown},
+		{"no answer", `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"` + long + `"}}`, running, "", unknown},
+		{"another's answer", `{"jsonrpc":"2.0","id":2,"result":{"pad":"` + long + `"}}`, running, "", unknown},
+		{"who knows", `{"params":{"data":"` + long + `"},"method":"notifications/message"}`, running, "", unknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, size := range []int{7, 100_000} {
+				w := newWorld(t)
+				g, other := w.worker(plain), w.worker(plain)
+				told := func(when, key, want string) {
+					t.Helper()
+					if again := w.send(other, toolCall("3", `{}`), "idempotency-key", key); want != "" {
+						again.wantRefused(409, want)
+					} else {
+						again.wantReplayed(strings.Replace(okResult, `"id":1`, `"id":3`, 1))
+					}
+				}
+				begin := func(key string) *exchange {
+					x := w.send(g, toolCall("1", `{}`), "idempotency-key", key)
+					x.begin(200, "text/event-stream")
+					x.chunks(": hello\n\ndata: "+c.event[:2900], size)
+					told("in the event", key, c.early)
+					return x
+				}
+				x := begin("k")
+				x.chunks(c.event[2900:]+"\n\n"+response, size)
+				told("after it", "k", c.end)
+				x.stream.ResponseBody(0, true)
+				x.stream.Done()
+				told("at the end", "k", c.end)
+
+				x = begin("ends-within")
+				x.stream.ResponseBody(0, true)
+				x.stream.Done()
+				told("cut by the server", "ends-within", c.cut)
+				x = begin("breaks-within")
+				x.stream.Done()
+				told("broken", "breaks-within", c.cut)
+			}
+		})
+	}
+	// Where nothing better comes, what could not be told apart may have been the answer.
+	w := newWorld(t)
+	g := w.worker(plain)
+	x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+	x.answer(200, "text/event-stream", `data: {"x":"`+long+`","jsonrpc":"2.0","id":1,"result":{}}`+"\n\n")
+	w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, id)
+}
+
+// A batch of one message is that message; it is replayed as it came.
+func TestBatchOfOne(t *testing.T) {
+	for _, content := range []string{"application/json", "text/event-stream"} {
+		w := newWorld(t)
+		g := w.worker(strings.Replace(plain, `"server"`, `"marker":"meta","server"`, 1))
+		x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+		body := ` [ {"jsonrpc":"2.0","id":1,"result":{"t":"\ud83d"}} ] `
+		if content == "text/event-stream" {
+			body = "data: " + body + "\n\n"
+		}
+		x.answer(200, content, body)
+		w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantReplayed(`[ {"jsonrpc":"2.0","id":2,"result":{"_meta":{"callonce.dev/replayed":true},"t":"\ud83d"}} ]`)
+	}
+}
+
+// Further errors that free a key are a policy's or a tool's.
+func TestReleasedErrors(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(`{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"released_errors":[-32602],
+		"tools":[{"match":"charge","released_errors":[-32000]},{"match":"*"}]}},"default":"p"}`)
+	for _, c := range []struct {
+		tool string
+		code string
+		runs bool
+	}{
+		{"charge", "-32602", true}, {"charge", "-32000", true}, {"charge", "-32603", false}, {"charge", "-32042", true},
+		{"other", "-32602", true}, {"other", "-32000", false}, {"other", "-32601", true},
+	} {
+		body := strings.Replace(toolCall("1", `{}`), "charge", c.tool, 1)
+		w.send(g, body, "idempotency-key", c.tool+c.code).answer(200, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":`+c.code+`,"message":"x"}}`)
+		if again := w.send(g, body, "idempotency-key", c.tool+c.code); again.sent != c.runs {
+			t.Errorf("%s, %s: the repeat ran: %v, expected %v", c.tool, c.code, again.sent, c.runs)
+		}
+	}
+	if n := w.count("callonce_settled_total", "how=.=released"); n != 5 {
+		t.Errorf("%d counted as released, expected 5", n)
 	}
 }
 

@@ -142,8 +142,9 @@ func checkAdvert(t *testing.T, message []byte, advert *mcp.Advert) {
 func TestResultIDIsText(t *testing.T) {
 	for _, text := range []string{strings.Repeat("é", 200), "x" + strings.Repeat("é", 200), strings.Repeat("😀", 50), "xyz" + strings.Repeat("鍵", 60)} {
 		var r mcp.Response
-		r.Read([]byte(`{"id":1,"result":{"id":"`+text+`"}}`), []byte("1"))
-		got := r.ResultID("/id")
+		message := []byte(`{"id":1,"result":{"id":"` + text + `"}}`)
+		r.Read(message, []byte("1"))
+		got := r.ResultID(message, "/id")
 		if !utf8.ValidString(got) || len(got) > 128 || len(got) <= 124 || !strings.HasPrefix(text, got) {
 			t.Errorf("%q… was cut to %q", text[:10], got)
 		}

@@ -34,14 +34,18 @@ type insertion struct {
 // ok is false, and nothing is appended, when message is no response to id (empty = any)
 // or has no safe place for it.
 func (r *Response) AppendAdvert(dst, message, id []byte, a *Advert) (out []byte, ok bool) {
-	if r.doc.Parse(message) != nil {
+	if r.doc.Limit(maxValues); r.doc.Parse(message) != nil {
 		return dst, false
 	}
 	root := r.doc.Root()
 	if r.doc.Kind(root) != canonical.Object || r.doc.Member(root, "method") != canonical.NoNode {
 		return dst, false
 	}
-	if n := r.doc.Member(root, "id"); n == canonical.NoNode || len(id) > 0 && !r.sameID(n, id) {
+	n := r.doc.Member(root, "id")
+	if n == canonical.NoNode {
+		return dst, false
+	}
+	if same, _ := r.sameID(r.doc.Raw(n), id); len(id) > 0 && !same {
 		return dst, false
 	}
 	var in []insertion

@@ -125,12 +125,13 @@ func TestMarked(t *testing.T) {
 
 func TestResultID(t *testing.T) {
 	var r Response
-	r.Read([]byte(`{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":"ch_1","n":12,"o":{},"long":"`+strings.Repeat("x", 500)+`"}}}`), []byte("1"))
+	message := []byte(`{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":"ch_1","n":12,"o":{},"long":"` + strings.Repeat("x", 500) + `"},"x":NaN,"behind":"y"}}`)
+	r.Read(message, []byte("1"))
 	for ptr, want := range map[string]string{
-		"/structuredContent/id": "ch_1", "/structuredContent/n": "12", "/structuredContent/o": "", "/absent": "",
+		"/structuredContent/id": "ch_1", "/structuredContent/n": "12", "/structuredContent/o": "", "/absent": "", "/x": "", "/behind": "",
 		"/structuredContent/long": strings.Repeat("x", 128),
 	} {
-		if got := r.ResultID(ptr); got != want {
+		if got := r.ResultID(message, ptr); got != want {
 			t.Errorf("%s: expected %q, found %q", ptr, want, got)
 		}
 	}

@@ -41,13 +41,47 @@ func parseEvents(stream []byte) []string {
 func bounded(events []string, limit int) (kept []string, oversize bool) {
 	for _, e := range events {
 		switch {
-		case len(e) > limit:
+		case len(e) > limit && len(squeezed(e)) > limit:
 			oversize = true
-		case e != "":
+		case len(e) > limit && squeezed(e) != "":
+			kept = append(kept, squeezed(e))
+		case len(e) <= limit && e != "":
 			kept = append(kept, e)
 		}
 	}
 	return kept, oversize
+}
+
+// squeezed is a JSON text without the white space between its tokens.
+func squeezed(text string) string {
+	var b strings.Builder
+	for text != "" {
+		quote := strings.IndexByte(text, '"')
+		if quote < 0 {
+			quote = len(text)
+		}
+		last := byte('"')
+		for _, word := range strings.FieldsFunc(text[:quote], func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }) {
+			if !strings.ContainsRune(`{}[],:"`, rune(last)) && !strings.ContainsRune(`{}[],:"`, rune(word[0])) {
+				b.WriteByte(' ')
+			}
+			b.WriteString(word)
+			last = word[len(word)-1]
+		}
+		text = text[quote:]
+		end := min(1, len(text))
+		for end < len(text) {
+			if end++; text[end-1] == '"' {
+				break
+			}
+			if text[end-1] == '\\' {
+				end = min(end+1, len(text))
+			}
+		}
+		b.WriteString(text[:end])
+		text = text[end:]
+	}
+	return b.String()
 }
 
 // feed gives stream to events in chunks that end at the given offsets.
@@ -58,7 +92,11 @@ func feed(events *mcp.Events, stream []byte, cuts []int) []string {
 		// A chunk is the host's: once Feed has returned, its memory may be another's.
 		chunk := bytes.Clone(stream[from:cut])
 		events.Feed(chunk, func(data []byte) bool {
-			got = append(got, string(data))
+			if !events.Cut {
+				got = append(got, string(data))
+			} else if len(data) != events.Cap {
+				got = append(got, "a beginning of the wrong length")
+			}
 			return false
 		})
 		for i := range chunk {
@@ -223,18 +261,20 @@ func TestEventsHoldLittle(t *testing.T) {
 	}{
 		{"x", true},
 		{"\ndata: x", true},
-		{"\ndata", true},
+		{"\ndata", false},
+		{" ", false},
 		{"data: x", true},
 		{"\n: x", false},
 		{"\nid: x", false},
 	} {
 		events := mcp.Events{Cap: 1000}
-		events.Feed([]byte("data: y"), nil)
+		nothing := func([]byte) bool { return false }
+		events.Feed([]byte("data: y"), nothing)
 		chunk := bytes.Repeat([]byte(c.unit), 64<<10/len(c.unit))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range 20 {
-			events.Feed(chunk, nil)
+			events.Feed(chunk, nothing)
 		}
 		runtime.ReadMemStats(&after)
 		if held := after.TotalAlloc - before.TotalAlloc; held > 20*1000 {

@@ -289,11 +289,20 @@ func FuzzResponse(f *testing.F) {
 		kind := r.Read(message, id)
 		start, end := r.IDStart, r.IDEnd
 		form, err := canonical.Append(nil, message)
-		if (err != nil) != (kind == mcp.Malformed) {
-			t.Fatalf("%q: %v, but kind %d", message, err, kind)
+		if want := referenceAnswer(message, id); err == nil && kind != want {
+			t.Fatalf("%q for %s: kind %d, want %d", message, id, kind, want)
 		}
-		if kind == mcp.NotOurs || kind == mcp.Malformed {
+		if len(message) > 0 {
+			r.Begins(message[:len(message)/2], id)
+		}
+		kind = r.Read(message, id)
+		if kind == mcp.NotOurs || kind == mcp.Malformed || r.IDEnd == 0 {
 			return
+		}
+		text := mcp.Text{Cap: len(message)}
+		text.Add(append(bytes.Repeat([]byte(" "), len(message)), message...))
+		if again := r.Read(text.Bytes(), id); text.Over || again != kind {
+			t.Fatalf("%q without white space is %q: %d, was %d", message, text.Bytes(), again, kind)
 		}
 		// Whoever asked had an id that is a string or an integer.
 		var request mcp.Request
@@ -319,10 +328,72 @@ func FuzzResponse(f *testing.F) {
 		if len(got) != 1 || events.Oversize {
 			t.Fatalf("%q as an event %q: read as %q", message, event, got)
 		}
-		if again, err := canonical.Append(nil, []byte(got[0])); err != nil || !bytes.Equal(again, form) || r.Read([]byte(got[0]), id) != kind {
-			t.Fatalf("%q through an event: %q, %v", message, got[0], err)
+		if again, e := canonical.Append(nil, []byte(got[0])); err == nil && (e != nil || !bytes.Equal(again, form)) || r.Read([]byte(got[0]), id) != kind {
+			t.Fatalf("%q through an event: %q, %v", message, got[0], e)
 		}
 	})
+}
+
+// referenceAnswer is what a strict JSON text is, by way of encoding/json.
+func referenceAnswer(text, id []byte) mcp.Answer {
+	var batch []json.RawMessage
+	if json.Unmarshal(text, &batch) == nil && bytes.TrimSpace(text)[0] == '[' {
+		if len(batch) > 1 {
+			return mcp.Malformed
+		}
+		if len(batch) == 0 || batch[0][0] != '{' {
+			return mcp.NotOurs
+		}
+		text = batch[0]
+	}
+	members := func(text json.RawMessage, names ...string) (m map[string]json.RawMessage, twins bool) {
+		if json.Unmarshal(text, &m) != nil {
+			return nil, false
+		}
+		for name := range m {
+			for _, want := range names {
+				twins = twins || m[want] != nil && name != want && strings.EqualFold(name, want)
+			}
+		}
+		return m, twins
+	}
+	m, twins := members(text, "id", "method", "result", "error")
+	result, more := members(m["result"], "isError", "resultType", "_meta")
+	failure, still := members(m["error"], "code", "message")
+	if twins || more || still {
+		return mcp.Malformed
+	}
+	is := func(raw json.RawMessage, want any) bool {
+		var v any
+		return raw != nil && json.Unmarshal(raw, &v) == nil && v == want
+	}
+	failed := m["error"] != nil && string(m["error"]) != "null"
+	if m["method"] != nil || failed == (m["result"] != nil && !(failed && string(m["result"]) == "null")) {
+		return mcp.NotOurs
+	}
+	cancelled := is(failure["code"], -32800.0) || is(failure["code"], 0.0) && is(failure["message"], "Request cancelled")
+	mine, err := canonical.Append(nil, id)
+	its, _ := canonical.Append(nil, m["id"])
+	switch named := len(its) > 0 && (its[0] == '"' || its[0] == '-' || its[0]-'0' <= 9); {
+	case named && (string(m["id"]) == string(id) || err == nil && bytes.Equal(its, mine)):
+	case failed && (m["id"] == nil || string(m["id"]) == "null") && (is(failure["code"], -32700.0) || is(failure["code"], -32600.0)):
+		return mcp.Failed
+	default:
+		return mcp.NotOurs
+	}
+	switch {
+	case failed && cancelled:
+		return mcp.Cancelled
+	case failed:
+		return mcp.Failed
+	case is(result["resultType"], "input_required"):
+		return mcp.InputRequired
+	case is(result["resultType"], "task"):
+		return mcp.Task
+	case is(result["isError"], true):
+		return mcp.ToolError
+	}
+	return mcp.Result
 }
 
 func FuzzEvents(f *testing.F) {

@@ -11,30 +11,34 @@ const replayedMember = `"callonce.dev/replayed":true`
 // AppendMarked appends a stored response with _meta["callonce.dev/replayed"] = true
 // put into its result. An error, or a _meta that is no object, has no place for it
 // and is appended as it is.
-func (r *Response) AppendMarked(dst, message []byte) []byte {
-	if r.doc.Parse(message) != nil {
-		return append(dst, message...)
+func (r *Response) AppendMarked(dst, text []byte) []byte {
+	e := &r.envelope
+	if e.read(text) != message {
+		return append(dst, text...)
 	}
-	result := r.doc.Member(r.doc.Root(), "result")
-	if result == canonical.NoNode || r.doc.Kind(result) != canonical.Object {
-		return append(dst, message...)
+	result := e.raw(text, fieldResult)
+	if len(result) == 0 || result[0] != '{' {
+		return append(dst, text...)
 	}
-	into, text := result, `"_meta":{`+replayedMember+`}`
-	if meta := r.doc.Member(result, "_meta"); meta != canonical.NoNode {
-		if r.doc.Kind(meta) != canonical.Object || r.doc.Member(meta, "callonce.dev/replayed") != canonical.NoNode {
-			return append(dst, message...)
-		}
-		into, text = meta, replayedMember
+	meta := e.raw(text, fieldMeta)
+	if meta == nil {
+		empty := len(Trim(result[1:len(result)-1])) == 0
+		return appendFront(dst, text, e.spans[fieldResult].start, `"_meta":{`+replayedMember+`}`, empty)
 	}
-	return r.appendMember(dst, message, into, text)
+	r.doc.Limit(maxValues)
+	if r.doc.Parse(meta) != nil || r.doc.Kind(r.doc.Root()) != canonical.Object ||
+		r.doc.Member(r.doc.Root(), "callonce.dev/replayed") != canonical.NoNode {
+		return append(dst, text...)
+	}
+	empty := r.doc.First(r.doc.Root()) == canonical.NoNode
+	return appendFront(dst, text, e.spans[fieldMeta].start, replayedMember, empty)
 }
 
-// appendMember appends message with a member put at the front of an object in it.
-func (r *Response) appendMember(dst, message []byte, object canonical.Node, text string) []byte {
-	start, _ := r.doc.Span(object)
+// appendFront appends message with a member put at the front of the object at start.
+func appendFront(dst, message []byte, start int, member string, empty bool) []byte {
 	dst = append(dst, message[:start+1]...)
-	dst = append(dst, text...)
-	if r.doc.First(object) != canonical.NoNode {
+	dst = append(dst, member...)
+	if !empty {
 		dst = append(dst, ',')
 	}
 	return append(dst, message[start+1:]...)
@@ -43,16 +47,14 @@ func (r *Response) appendMember(dst, message []byte, object canonical.Node, text
 // maxResultID is the most bytes of a downstream write's id that are logged.
 const maxResultID = 128
 
-// ResultID gives the text of the string or number at pointer in the result that was
-// read last, "" where there is none. It is cut to at most 128
-// bytes, in whole characters.
-func (r *Response) ResultID(pointer string) string {
-	result := r.doc.Member(r.doc.Root(), "result")
-	if result == canonical.NoNode {
-		return ""
-	}
-	n := r.doc.Pointer(result, pointer)
-	if n == canonical.NoNode {
+// ResultID gives the text of the string or number at pointer in the result of the message
+// that was read last, "" where there is none, or where the result is no strict JSON before
+// it. It is cut to at most 128 bytes, in whole characters.
+func (r *Response) ResultID(message []byte, pointer string) string {
+	r.doc.Limit(maxValues)
+	_ = r.doc.Parse(r.envelope.raw(message, fieldResult)) // what was read before a defect counts
+	n := r.doc.Pointer(r.doc.Root(), pointer)
+	if n == canonical.NoNode || !r.doc.Complete(n) {
 		return ""
 	}
 	var text []byte
@@ -66,5 +68,7 @@ func (r *Response) ResultID(pointer string) string {
 	for end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return string(text[:end])
+	id := string(text[:end])
+	r.doc.Shrink(keptScratch)
+	return id
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"crypto/sha256"
+	"strconv"
 
 	"github.com/callonce/callonce/canonical"
 )
@@ -14,8 +15,10 @@ const (
 	// NotOurs is a message that is no response to our id: a notification, a server's own
 	// request (which may use our id), a response to somebody else.
 	NotOurs Answer = iota
-	// Result is a result or a JSON-RPC error that ends the call.
+	// Result is a result that ends the call.
 	Result
+	// Failed is a JSON-RPC error that ends the call; Response.Code is its code.
+	Failed
 	// ToolError is a result with isError: true.
 	ToolError
 	// InputRequired is a result that asks for another leg (multi-round trips).
@@ -24,67 +27,167 @@ const (
 	Task
 	// Cancelled is the error of a server that was told to stop: the tool may have run.
 	Cancelled
-	// Malformed is a text that the strict reader refuses.
+	// Malformed is a text that is no message, or one that can be read two ways: a member
+	// that says what it is comes twice or is broken, or it is a batch of several.
 	Malformed
 )
 
 // Response reads messages that come back. It is reused.
 type Response struct {
 	IDStart, IDEnd int // where the id's token stands in the message
+	Code           int // of a Failed: the error's code, 0 where it is no integer of 32 bits
 
-	doc  canonical.Doc
-	mine []byte
-	its  []byte
+	envelope envelope
+	doc      canonical.Doc
+	mine     []byte
+	its      []byte
 }
 
-// Read reads one message strictly and says what it is for the request whose id has
-// the token id, or what KeepID kept of it. Ids are compared by value: 7 and 7.0 are one,
-// "7" is another.
-func (r *Response) Read(message, id []byte) Answer {
-	r.doc.Limit(maxValues)
-	if r.doc.Parse(message) != nil {
+// Trim cuts white space, and a byte order mark, off both ends of a message.
+func Trim(message []byte) []byte {
+	message = message[leadingMark(message):]
+	for len(message) > 0 && isSpace(message[0]) {
+		message = message[1:]
+	}
+	for len(message) > 0 && isSpace(message[len(message)-1]) {
+		message = message[:len(message)-1]
+	}
+	return message
+}
+
+// Read reads one message, which may stand alone in a batch, and says what it is for the
+// request whose id has the token id, or what KeepID kept of it. Ids are compared by
+// value: 7 and 7.0 are one, "7" is another.
+func (r *Response) Read(text, id []byte) Answer {
+	e := &r.envelope
+	switch e.read(text) {
+	case broken:
 		return Malformed
-	}
-	root := r.doc.Root()
-	if r.doc.Kind(root) != canonical.Object || r.doc.Member(root, "method") != canonical.NoNode {
+	case other:
 		return NotOurs
 	}
-	n := r.doc.Member(root, "id")
-	if n == canonical.NoNode || !r.sameID(n, id) {
+	if e.begun(fieldMethod) {
 		return NotOurs
 	}
-	r.IDStart, r.IDEnd = r.doc.Span(n)
 	// Serialisers that write out every member of a class write null for the one of the
 	// two that is not there.
-	result, failure := r.doc.Member(root, "result"), r.doc.Member(root, "error")
-	failed := failure != canonical.NoNode && r.doc.Kind(failure) != canonical.Null
-	succeeded := result != canonical.NoNode && !(failed && r.doc.Kind(result) == canonical.Null)
-	switch {
-	case failed == succeeded:
+	result, failure := e.raw(text, fieldResult), e.raw(text, fieldError)
+	failed := failure != nil && string(failure) != "null"
+	succeeded := result != nil && !(failed && string(result) == "null")
+	if failed == succeeded {
 		return NotOurs // neither, or both: no JSON-RPC response
-	case failed && r.cancelled(failure):
-		return Cancelled
-	case failed:
-		return Result
 	}
-	return r.resultType(result)
+	same, ok := r.sameID(e.raw(text, fieldID), id)
+	if !ok {
+		return Malformed
+	}
+	if !same {
+		return r.unnamed(text, failed)
+	}
+	r.IDStart, r.IDEnd = e.spans[fieldID].start, e.spans[fieldID].end
+	if failed {
+		return r.failure(text)
+	}
+	return r.result(text)
 }
 
-// cancelled reports whether an error says that the client had the call cancelled: by
-// the code that JSON-RPC peers share for it, or as the first generation of the
-// official Python servers says it, with code 0.
-func (r *Response) cancelled(failure canonical.Node) bool {
-	code, text := r.doc.Member(failure, "code"), r.doc.Member(failure, "message")
-	if code == canonical.NoNode || r.doc.Kind(code) != canonical.Number {
+// unnamed is for the errors of a server that could not read the request, and so could not
+// name it (JSON-RPC 2.0, section 5): their id is null, or not there.
+func (r *Response) unnamed(text []byte, failed bool) Answer {
+	if id := r.envelope.raw(text, fieldID); !failed || id != nil && string(id) != "null" {
+		return NotOurs
+	}
+	if a := r.failure(text); a != Failed || r.Code != parseError && r.Code != invalidRequest {
+		return NotOurs
+	}
+	r.IDStart, r.IDEnd = 0, 0
+	return Failed
+}
+
+const (
+	parseError     = -32700
+	invalidRequest = -32600
+)
+
+// Begins says what a message is by its beginning, which is all that is known of one that
+// is too long: NotOurs, Result for a response of whatever kind that must be ours, or
+// Malformed where that cannot be told.
+func (r *Response) Begins(prefix, id []byte) Answer {
+	e := &r.envelope
+	e.read(prefix)
+	its := e.raw(prefix, fieldID)
+	switch same, ok := r.sameID(its, id); {
+	case e.begun(fieldMethod):
+		return NotOurs
+	case its != nil && !same && ok && string(its) != "null":
+		return NotOurs
+	case e.begun(fieldResult), e.begun(fieldError):
+		return Result
+	}
+	return Malformed
+}
+
+// failure reads an error.
+func (r *Response) failure(text []byte) Answer {
+	code, message := r.envelope.raw(text, fieldCode), r.envelope.raw(text, fieldMessage)
+	r.Code = 0
+	if code == nil || !isNumber(code) {
+		return Failed
+	}
+	form, err := canonical.Append(r.its[:0], code)
+	if r.its = form[:0]; err != nil {
+		return Malformed
+	}
+	n, err := strconv.ParseInt(string(form), 10, 32)
+	if err != nil {
+		return Failed
+	}
+	r.Code = int(n)
+	if r.Code == requestCancelled || r.Code == 0 && r.says(message, `"Request cancelled"`) {
+		return Cancelled
+	}
+	return Failed
+}
+
+// requestCancelled is the code that JSON-RPC peers share for a request that its client
+// had cancelled. The first generation of the official Python servers says so in words,
+// with code 0.
+const requestCancelled = -32800
+
+func isNumber(token []byte) bool { return token[0] == '-' || token[0]-'0' <= 9 }
+
+// says reports whether a token is a string of this canonical form.
+func (r *Response) says(token []byte, form string) bool {
+	if len(token) == 0 || token[0] != '"' {
 		return false
 	}
-	switch string(r.doc.Raw(code)) {
-	case "-32800":
-		return true
-	case "0":
-		return text != canonical.NoNode && r.doc.Kind(text) == canonical.String && string(r.doc.Text(text)) == "Request cancelled"
+	its, err := canonical.Append(r.its[:0], token)
+	r.its = its[:0]
+	return err == nil && string(its) == form
+}
+
+// result reads a result. isError and resultType must be JSON: what they say must not
+// depend on who reads.
+func (r *Response) result(text []byte) Answer {
+	kind, wrong := r.envelope.raw(text, fieldResultType), r.envelope.raw(text, fieldIsError)
+	for _, token := range [][]byte{kind, wrong} {
+		if len(token) == 0 || token[0] == '{' || token[0] == '[' {
+			continue
+		}
+		form, err := canonical.Append(r.its[:0], token)
+		if r.its = form[:0]; err != nil {
+			return Malformed
+		}
 	}
-	return false
+	switch {
+	case r.says(kind, `"input_required"`):
+		return InputRequired
+	case r.says(kind, `"task"`):
+		return Task
+	case string(wrong) == "true":
+		return ToolError
+	}
+	return Result
 }
 
 // MostID is the longest id token, in bytes, that KeepID keeps as it is.
@@ -111,45 +214,26 @@ func KeepID(id []byte) []byte {
 // IsToken reports whether what KeepID gave is the id's token.
 func IsToken(id []byte) bool { return len(id) == 0 || id[0] != sumMark }
 
-func (r *Response) sameID(n canonical.Node, id []byte) bool {
-	switch r.doc.Kind(n) {
-	case canonical.String, canonical.Number:
-	default:
-		return false
+// sameID compares the token of a message's id, nil for none. ok is false for a string or
+// number that is no JSON.
+func (r *Response) sameID(token, id []byte) (same, ok bool) {
+	if len(token) == 0 || token[0] != '"' && !isNumber(token) {
+		return false, true
+	}
+	if IsToken(id) && bytes.Equal(token, id) {
+		return true, true
+	}
+	its, err := canonical.Append(r.its[:0], token)
+	if r.its = its; err != nil {
+		return false, false
 	}
 	if !IsToken(id) {
-		r.its = r.doc.Append(r.its[:0], n)
-		sum := sha256.Sum256(r.its)
-		return bytes.Equal(sum[:], id[1:])
-	}
-	if bytes.Equal(r.doc.Raw(n), id) {
-		return true
+		sum := sha256.Sum256(its)
+		return bytes.Equal(sum[:], id[1:]), true
 	}
 	mine, err := canonical.Append(r.mine[:0], id)
-	if err != nil {
-		return false
-	}
 	r.mine = mine
-	r.its = r.doc.Append(r.its[:0], n)
-	return bytes.Equal(r.mine, r.its)
-}
-
-func (r *Response) resultType(result canonical.Node) Answer {
-	if r.doc.Kind(result) != canonical.Object {
-		return Result
-	}
-	if t := r.doc.Member(result, "resultType"); t != canonical.NoNode && r.doc.Kind(t) == canonical.String {
-		switch string(r.doc.Text(t)) {
-		case "input_required":
-			return InputRequired
-		case "task":
-			return Task
-		}
-	}
-	if e := r.doc.Member(result, "isError"); e != canonical.NoNode && r.doc.Kind(e) == canonical.True {
-		return ToolError
-	}
-	return Result
+	return err == nil && bytes.Equal(mine, its), true
 }
 
 // AppendReplay appends message with the id's token put in place of the one at

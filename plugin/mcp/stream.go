@@ -3,25 +3,40 @@ package mcp
 import "bytes"
 
 // Events reads a server-sent event stream (WHATWG HTML, section 9.2.6) chunk by
-// chunk and hands out the data of each event that has any. An event whose data is
-// longer than Cap bytes is dropped and told by Oversize. It holds at most Cap bytes of
-// an event and as many, with the field's name, of a line. The zero value with a Cap
-// is ready.
+// chunk and hands out the data of each event that has any. Of an event whose data is
+// longer than Cap bytes, white space between the tokens of its JSON not counted, it hands
+// out the beginning as soon as that is known, with Cut set, and nothing more. It holds at
+// most Cap bytes of an event; other fields and comments cost nothing. The zero value with
+// a Cap is ready.
 type Events struct {
 	Cap      int
-	Oversize bool // an event was longer than Cap
+	Cut      bool // what is handed out is the beginning of an event that is longer than Cap
+	Oversize bool // an event that has ended was longer than Cap
 
-	data    []byte
-	line    []byte
-	lost    bool // this event does not fit
-	cutLine bool // this line does not fit
+	data    Text
+	head    []byte // the beginning of a line whose field is not told yet
+	line    line
 	some    bool // this event has a data line
+	told    bool // the beginning of this event was handed out
 	afterCR bool
 	begun   bool
 }
 
-// Feed reads a chunk and calls event with the data of every event that ends in it,
-// until event returns true. data is valid during the call only.
+// line is what the line that is being read turned out to be.
+type line uint8
+
+const (
+	untold line = iota
+	blank
+	ofData
+	ofNothing // another field, or a comment
+)
+
+// Open reports whether an event that is longer than Cap has not ended.
+func (e *Events) Open() bool { return e.data.Over }
+
+// Feed reads a chunk and calls event with the data of every event that ends in it, or
+// that becomes too long, until event returns true. data is valid during the call only.
 func (e *Events) Feed(chunk []byte, event func(data []byte) bool) {
 	for len(chunk) > 0 {
 		if e.afterCR {
@@ -31,24 +46,27 @@ func (e *Events) Feed(chunk []byte, event func(data []byte) bool) {
 				continue
 			}
 		}
-		i := bytes.IndexAny(chunk, "\r\n")
-		if i < 0 {
-			e.keep(chunk)
+		part, end := chunk, bytes.IndexAny(chunk, "\r\n")
+		if end >= 0 {
+			e.afterCR = chunk[end] == '\r'
+			part, chunk = chunk[:end], chunk[end+1:]
+		} else {
+			chunk = nil
+		}
+		e.data.Cap = e.Cap
+		e.take(part, end >= 0)
+		if e.data.Over && !e.told {
+			e.told, e.Cut = true, true
+			stop := event(e.data.Bytes())
+			if e.Cut = false; stop {
+				return
+			}
+		}
+		if end < 0 {
 			return
 		}
-		e.afterCR = chunk[i] == '\r'
-		line := chunk[:i]
-		if len(e.line) > 0 {
-			e.keep(line)
-			line = e.line
-		}
-		chunk = chunk[i+1:]
-		if !e.endLine(line) {
-			continue
-		}
-		stop := event(e.data)
-		e.data = e.data[:0]
-		if stop {
+		ends := e.line == blank
+		if e.line = untold; ends && e.endEvent(event) {
 			return
 		}
 	}
@@ -60,55 +78,61 @@ const longestHead = len(byteOrderMark + "data: ")
 
 const byteOrderMark = "\xEF\xBB\xBF"
 
-// keep holds a part of a line until its end comes. Of a line that is too long it
-// keeps the beginning, which tells the field's name.
-func (e *Events) keep(part []byte) {
-	if room := e.Cap + longestHead - len(e.line); len(part) > room {
-		e.cutLine = true
-		part = part[:max(room, 0)]
+// take takes a part of a line; end says that it is the last.
+func (e *Events) take(part []byte, end bool) {
+	if e.line == untold {
+		head := part
+		if part = nil; len(e.head) > 0 || !end && len(head) < longestHead {
+			n := min(longestHead-len(e.head), len(head))
+			e.head, part = append(e.head, head[:n]...), head[n:]
+			if !end && len(e.head) < longestHead {
+				return
+			}
+			head = e.head
+		}
+		e.begin(head)
+		e.head = e.head[:0]
 	}
-	e.line = append(e.line, part...)
+	if e.line == ofData {
+		e.data.Add(part)
+	}
 }
 
-// endLine takes one whole line and reports whether it ended an event with data.
-func (e *Events) endLine(line []byte) bool {
-	cut := e.cutLine
-	e.line, e.cutLine = e.line[:0], false
+// begin tells by a line's beginning what it is.
+func (e *Events) begin(head []byte) {
 	if !e.begun {
 		e.begun = true
-		line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+		head = bytes.TrimPrefix(head, []byte(byteOrderMark))
 	}
-	if len(line) == 0 {
-		return e.endEvent()
-	}
-	value, ok := bytes.CutPrefix(line, []byte("data"))
-	if !ok || len(value) > 0 && value[0] != ':' {
-		return false
+	value, isData := bytes.CutPrefix(head, []byte("data"))
+	switch {
+	case len(head) == 0:
+		e.line = blank
+		return
+	case !isData, len(value) > 0 && value[0] != ':':
+		e.line = ofNothing
+		return
 	}
 	if len(value) > 0 {
 		value = bytes.TrimPrefix(value[1:], []byte(" "))
 	}
 	if e.some {
-		e.data = append(e.data, '\n')
+		e.data.Add([]byte{'\n'})
 	}
-	e.some = true
-	if cut || e.lost || len(e.data)+len(value) > e.Cap {
-		e.lost = true
-		e.data = e.data[:0]
-		return false
-	}
-	e.data = append(e.data, value...)
-	return false
+	e.line, e.some = ofData, true
+	e.data.Add(value)
 }
 
-func (e *Events) endEvent() bool {
-	lost := e.lost
-	e.lost, e.some = false, false
-	if lost {
-		e.Oversize = true
-		e.data = e.data[:0]
+// endEvent hands out an event that has ended, and reports what event returned.
+func (e *Events) endEvent(event func(data []byte) bool) (stop bool) {
+	over := e.data.Over
+	e.Oversize = e.Oversize || over
+	if !over && e.data.Len() > 0 {
+		stop = event(e.data.Bytes())
 	}
-	return len(e.data) > 0
+	e.data.Reset()
+	e.some, e.told = false, false
+	return stop
 }
 
 // Value finds where a JSON text ends without reading it strictly, so that a body

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,7 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 				}
 			})
 		}},
+		{"released_errors", func(n canonical.Node, at string) { p.ReleasedErrors = r.codes(n, at) }},
 		{"reply", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "http", "jsonrpc", "tool_result")
 			p.Reply = Reply(i)
@@ -176,6 +178,7 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 			i, _ := r.choice(n, at, "replay", "release")
 			t.ReleaseToolError = i == 1
 		}},
+		{"released_errors", func(n canonical.Node, at string) { t.ReleasedErrors = r.codes(n, at) }},
 		{"ttl", func(n canonical.Node, at string) { r.duration(n, at, time.Second, 24*time.Hour, &t.TTL) }},
 		{"result_id", func(n canonical.Node, at string) { r.pointer(n, at, &t.ResultID) }},
 	})
@@ -183,6 +186,17 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 		r.mistake(at+"/match", "nothing", "a tool name or glob of 1 to 128 characters")
 	}
 	return t
+}
+
+// codes reads a list of JSON-RPC error codes.
+func (r *reader) codes(n canonical.Node, at string) (out []int) {
+	r.each(n, at, func(n canonical.Node, at string) {
+		var code int
+		if r.integer(n, at, math.MinInt32, math.MaxInt32, &code) {
+			out = append(out, code)
+		}
+	})
+	return out
 }
 
 func (r *reader) pointer(n canonical.Node, at string, into *string) {

@@ -12,8 +12,8 @@ import (
 
 const (
 	topMembers    = "one of namespace, store, policies, routes, default"
-	policyMembers = "one of preset, mode, server, keys, principal, anonymous, scope, session, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
-	toolMembers   = "one of match, guard, window, exclude, round, status_tool, on_unknown, on_tool_error, ttl, result_id"
+	policyMembers = "one of preset, mode, server, keys, principal, anonymous, scope, session, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
+	toolMembers   = "one of match, guard, window, exclude, round, status_tool, on_unknown, on_tool_error, released_errors, ttl, result_id"
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
 	aDuration     = `a duration from "1s" to "24h", such as "5m"`
@@ -135,6 +135,10 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"stray_key":true`), "/policies/p/stray_key", "true", `"ignore", "refuse"`},
 	{policyWith(`"released_statuses":503`), "/policies/p/released_statuses", "503", "a list"},
 	{policyWith(`"released_statuses":[503,499]`), "/policies/p/released_statuses/1", "499", "an integer from 500 to 599"},
+	{policyWith(`"released_errors":-32602`), "/policies/p/released_errors", "-32602", "a list"},
+	{policyWith(`"released_errors":[-32602,"x"]`), "/policies/p/released_errors/1", `"x"`, "an integer from -2147483648 to 2147483647"},
+	{policyWith(`"tools":[{"match":"a","released_errors":[1.5]}]`), "/policies/p/tools/0/released_errors/0", "1.5", "an integer from -2147483648 to 2147483647"},
+	{policyWith(`"tools":[{"match":"a","released_errors":[2147483648]}]`), "/policies/p/tools/0/released_errors/0", "2147483648", "an integer from -2147483648 to 2147483647"},
 	{policyWith(`"released_statuses":[600]`), "/policies/p/released_statuses/0", "600", "an integer from 500 to 599"},
 	{policyWith(`"released_statuses":["503"]`), "/policies/p/released_statuses/0", `"503"`, "an integer from 500 to 599"},
 	{policyWith(`"reply":"json"`), "/policies/p/reply", `"json"`, `"http", "jsonrpc", "tool_result"`},

@@ -101,13 +101,14 @@ const every = `{
 			"forward_key": "X-Forward-Key",
 			"stray_key": "ignore",
 			"released_statuses": [503, 599, 500],
+			"released_errors": [-32602, 7],
 			"reply": "tool_result",
 			"marker": "meta",
 			"lease": "30s",
 			"on_store_error": "forward",
 			"tools": [
 				{"match": "get_*", "guard": "off"},
-				{"match": "charge", "guard": "required", "status_tool": "get_charge", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "result_id": "/structuredContent/charge_id"},
+				{"match": "charge", "guard": "required", "status_tool": "get_charge", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "released_errors": [-32000], "result_id": "/structuredContent/charge_id"},
 				{"match": "send_*", "guard": "derived", "window": "90s", "exclude": ["/sent_at", "/a~1b/0"], "round": {"/b": 60, "/a": 31536000, "/c/0": 1}},
 				{"match": "*", "guard": "optional"}
 			],
@@ -139,6 +140,7 @@ func TestEveryMember(t *testing.T) {
 		return policy.Tool{Match: match, Guard: guard, Window: 10 * time.Minute, TTL: 10 * time.Minute}
 	}
 	charge, send := tool("charge", policy.GuardRequired), tool("send_*", policy.GuardDerived)
+	charge.ReleasedErrors = []int{-32000}
 	charge.StatusTool, charge.TTL, charge.RetryUnknown, charge.ReleaseToolError, charge.ResultID = "get_charge", time.Hour, true, true, "/structuredContent/charge_id"
 	send.Window, send.Exclude = 90*time.Second, []string{"/sent_at", "/a~1b/0"}
 	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
@@ -151,7 +153,7 @@ func TestEveryMember(t *testing.T) {
 		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true,
 		Tools:     []policy.Tool{tool("get_*", policy.GuardOff), charge, send, tool("*", policy.GuardOptional)},
 		Unlisted:  tool("*", policy.GuardOptional),
-		MustGuard: true, ReleasedStatuses: []int{503, 599, 500}, ForwardOnError: true,
+		MustGuard: true, ReleasedStatuses: []int{503, 599, 500}, ReleasedErrors: []int{-32602, 7}, ForwardOnError: true,
 		TTL: 10 * time.Minute, Lease: 30 * time.Second, MaxRequestBytes: 65536,
 		Limits: policy.Limits{
 			Entries: 90, EntriesPerPrincipal: 80, EntriesPerScope: 70, InFlight: 60, InFlightPerPrincipal: 50, InFlightPerScope: 40,
@@ -220,6 +222,7 @@ func TestBounds(t *testing.T) {
 		`"ttl":"1s"`, `"lease":"2s"`, `"lease":"5m"`, `"lease":"10m","ttl":"10m"`, `"ttl":"24h"`, `"ttl":"1000ms"`, `"ttl":"1h30m"`,
 		`"max_request_bytes":1024`, `"max_request_bytes":67108864`, `"max_request_bytes":6.7108864e7`,
 		`"released_statuses":[]`, `"released_statuses":[500,599]`,
+		`"released_errors":[]`, `"released_errors":[-2147483648,2147483647,-3.2602e4]`, `"tools":[{"match":"a","released_errors":[0]}]`,
 		`"limits":{"reply_bytes":1}`, `"limits":{"reply_bytes":67108864}`, `"limits":{"reply_bytes":1,"stored_bytes":1}`, `"limits":{"reply_bytes":1073741824,"stored_bytes":1073741824}`,
 		`"limits":{"entries":1}`, `"limits":{"entries":65536,"entries_per_principal":65536,"entries_per_scope":65536,"in_flight":65536,"in_flight_per_principal":65536,"in_flight_per_scope":65536,"tombstones_per_scope":65536}`,
 		`"tools":[]`, `"tools":[{"match":"` + long + `","status_tool":"` + long + `","window":"1s"},{"match":"*","window":"24h","exclude":["/"]}]`,

@@ -7,6 +7,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/callonce/callonce/plugin/mcp"
@@ -78,7 +79,8 @@ type Policy struct {
 
 	MustGuard        bool // some tool, or what unlisted tools take, is required or derived
 	ReleasedStatuses []int
-	ForwardOnError   bool // a store that cannot answer lets calls through, unguarded
+	ReleasedErrors   []int // of JSON-RPC, besides those that always release
+	ForwardOnError   bool  // a store that cannot answer lets calls through, unguarded
 
 	TTL             time.Duration
 	Lease           time.Duration
@@ -130,6 +132,7 @@ type Tool struct {
 	StatusTool       string
 	RetryUnknown     bool   // a repeat may take over a call whose outcome is unknown
 	ReleaseToolError bool   // an isError result frees the key
+	ReleasedErrors   []int  // further ones than the policy's
 	ResultID         string // JSON Pointer into the result, "" = none
 }
 
@@ -169,6 +172,17 @@ func (p *Policy) Released(status int) bool {
 		}
 	}
 	return false
+}
+
+// notRun are the JSON-RPC errors by which every server says that it has not run the tool:
+// the client is to ask for consent first and then repeat the call (MCP 2025-11-25), the
+// request could not be read, is no request, or names no method of the server.
+var notRun = []int{-32042, -32700, -32600, -32601}
+
+// ReleasedError reports whether a server answers a call of the tool with this JSON-RPC
+// error only when it has not run it.
+func (p *Policy) ReleasedError(t *Tool, code int) bool {
+	return slices.Contains(notRun, code) || slices.Contains(p.ReleasedErrors, code) || slices.Contains(t.ReleasedErrors, code)
 }
 
 // Route gives the policy of a request, nil for off. metadata is the route's
