@@ -15,6 +15,7 @@ import (
 type Guard struct {
 	config  *policy.Config
 	store   ledger.Store
+	marks   ledger.Marks
 	counts  counts
 	log     Log
 	places  [][]string // of each policy by its index, the pointers among its keys
@@ -66,7 +67,7 @@ func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	}
 	store, err := ledger.Open(env, g.config.Namespace, layout)
 	if err == nil {
-		g.store, g.now, g.digest = store, env.Now, store.Digest
+		g.store, g.marks, g.now, g.digest = store, store, env.Now, store.Digest
 	}
 	return err
 }

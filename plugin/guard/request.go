@@ -35,8 +35,12 @@ func (s *Stream) judge(body []byte) Action {
 		if s.head.keyed || r.Keyed || s.policy.MustGuard {
 			return s.refuse(&mcp.Unsupported, defect(r))
 		}
+		s.markCancelled(r)
 		return s.pass()
 	case mcp.Other:
+		if !s.head.keyed || !s.policy.RefuseStray {
+			s.markCancelled(r)
+		}
 		method := string(r.Method())
 		if s.head.keyed {
 			return s.strayKey(method)
@@ -164,6 +168,8 @@ func (s *Stream) intent(r *mcp.Request, place scoped, id, fingerprint [32]byte, 
 	if derived {
 		c.Terms.Window = tool.Window
 	}
+	s.g.buf = mcp.AppendID(s.g.buf[:0], s.call.id)
+	s.call.mark = ledger.Cancellation{Scope: c.Scope, Session: c.Session, Request: sketch(view(s.g.buf))}
 	return c
 }
 

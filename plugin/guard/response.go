@@ -71,8 +71,7 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 			}
 		}
 	}
-	if ev, settled := s.byHead(contentType, encoding); settled {
-		s.settle(ledger.Outcome{Event: ev})
+	if s.byHead(contentType, encoding) {
 		return Continue
 	}
 	if mcp.IsEventStream(contentType) {
@@ -88,39 +87,43 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 
 // byHead settles what the head alone decides: the rows of the contract's section 3
 // that need no body.
-func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
+func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 	r := &s.reply
 	details, _ := s.host.Property(propDetails)
 	if string(details) != viaUpstream {
 		flags, _ := s.host.Property(propFlags)
 		attempts, _ := s.host.Property(propAttempts)
+		ev := ledger.BuryUnknown
 		if nothingSent(string(details), flags, attempts) {
-			return ledger.Release, true
+			ev = ledger.Release
 		}
-		return ledger.BuryUnknown, true
+		s.settle(ledger.Outcome{Event: ev})
+		return true
 	}
 	switch {
 	case s.policy.Released(r.status):
-		return ledger.Release, true
+		s.settleNoResult(ledger.Release)
 	case r.status >= 500, r.status == 408, r.status == 499, r.status < 200:
-		return ledger.BuryUnknown, true
+		s.settleNoResult(ledger.BuryUnknown)
 	case r.status >= 400:
-		return ledger.Release, true
+		s.settleNoResult(ledger.Release)
 	case r.status == 307, r.status == 308:
 		// A router sent the caller elsewhere, with the same call: its answer there is kept
 		// under that path.
-		return ledger.Release, true
+		s.settle(ledger.Outcome{Event: ledger.Release})
 	case r.status >= 300:
 		// Where to look for the outcome, perhaps: nobody knows what the server did before.
-		return ledger.BuryUnknown, true
+		s.settleNoResult(ledger.BuryUnknown)
 	case !mcp.IsIdentity(encoding):
-		return ledger.BuryNotReplayable, true
+		s.settleNoResult(ledger.BuryNotReplayable)
 	case mcp.IsEventStream(contentType):
-		return 0, false
+		return false
 	case !mcp.IsJSON(contentType):
-		return ledger.BuryNotReplayable, true
+		s.settleNoResult(ledger.BuryNotReplayable)
+	default:
+		return false
 	}
-	return 0, false
+	return true
 }
 
 // ResponseBody is called with each chunk as it passes.
@@ -192,7 +195,7 @@ func (s *Stream) readChunk(chunk []byte) {
 	switch r.body.Add(chunk); {
 	case r.body.Over:
 		r.body = mcp.Text{}
-		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+		s.settleNoResult(ledger.BuryNotReplayable)
 	case whole:
 		s.judgeBody(r.body.Bytes())
 	}
@@ -228,7 +231,7 @@ func (s *Stream) readBeginning(data []byte) bool {
 	case mcp.Malformed:
 		s.reply.odd = true
 	default:
-		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+		s.settleNoResult(ledger.BuryNotReplayable)
 	}
 	return false
 }
@@ -239,7 +242,7 @@ func (s *Stream) judgeBody(body []byte) {
 	body = mcp.Trim(body)
 	switch a := s.g.response.Read(body, s.call.id); a {
 	case mcp.NotOurs, mcp.Malformed:
-		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+		s.settleNoResult(ledger.BuryNotReplayable)
 	default:
 		s.complete(a, body)
 	}
@@ -253,10 +256,14 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		s.settle(ledger.Outcome{Event: ledger.Release})
 		return
 	case mcp.Cancelled:
-		// A client that gives up may say so on another request before it leaves. The server's
-		// word for that is no answer to the call.
+		// The server says by itself that it was told to stop.
 		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
 		return
+	case mcp.ToolError, mcp.Failed:
+		if s.wasCancelled() {
+			s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+			return
+		}
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
 		if id := s.g.response.ResultID(message, ptr); id != "" {
@@ -287,7 +294,7 @@ func (s *Stream) atEnd() {
 	case r.form == asJSON:
 		s.judgeBody(r.body.Bytes())
 	case r.odd && !r.events.Open():
-		s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+		s.settleNoResult(ledger.BuryNotReplayable)
 	default:
 		// The stream ended without the response: it may come on another one, or never.
 		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})

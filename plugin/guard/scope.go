@@ -19,11 +19,20 @@ type scoped struct {
 	text      []byte // server, path, identity, scope values and session as canonical JSON, without brackets
 	principal uint64 // digest of server and identity, for counting
 	scope     uint64 // digest of the whole text, for counting
+	nameless  bool   // there is none: no identity came from anywhere
 }
 
 // findScope gathers the scope, or says why there is none. Its text is scratch: good
 // until the next one is sought.
 func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
+	if sc, refusal, detail = s.scopeOf(); sc.nameless {
+		s.g.tellNoIdentity(s.policy)
+	}
+	return sc, refusal, detail
+}
+
+// scopeOf is findScope for a request that is not refused for it.
+func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
 	if s.call.server = s.serverName(); s.call.server == "" {
 		return sc, &mcp.Unavailable, ""
 	}
@@ -37,7 +46,7 @@ func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
 	start := len(t)
 	t, refusal = s.appendIdentity(t)
 	if refusal != nil {
-		s.g.tellNoIdentity(s.policy)
+		sc.nameless = true
 		return sc, refusal, ""
 	}
 	end := len(t)

@@ -17,6 +17,7 @@ const (
 	forwarded        // claimed, sent on; the answer is read along
 	replied          // answered by us
 	advertised       // sent on; its answer may gain an advert
+	watching         // goes on; its body is looked at while it passes
 )
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
@@ -32,6 +33,8 @@ type Stream struct {
 	reply  readAlong
 	advert *advertising // nil but for the answers that gain one
 
+	watched []byte // while watching, what has passed of a body that came in pieces
+
 	sizeAtHead uint64 // what had arrived when the headers came
 	ticks      int    // since then, while nothing tells whether this proxy holds headers
 	ahead      bool   // the headers went on before the body was judged
@@ -46,11 +49,12 @@ type call struct {
 	tool      *policy.Tool
 	server    string
 	session   string
-	id        []byte // the request's id token, empty where it could not be read; from forward on mcp.KeepID of it
-	operation string // the call's public name: 16 hex digits of its stored id
-	forward   string // what goes on in the header forward_key
-	body      []byte // what goes on in place of the body, nil = as it came
-	isCall    bool   // a well-formed tools/call whose id was read
+	id        []byte              // the request's id token, empty where it could not be read; from forward on mcp.KeepID of it
+	mark      ledger.Cancellation // what cancels it
+	operation string              // the call's public name: 16 hex digits of its stored id
+	forward   string              // what goes on in the header forward_key
+	body      []byte              // what goes on in place of the body, nil = as it came
+	isCall    bool                // a well-formed tools/call whose id was read
 	guarded   bool
 	derived   bool // by what was called: no key was sent
 }
@@ -87,7 +91,7 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 		return s.pass()
 	}
 	if s.keyless() {
-		return s.pass()
+		return s.watch(end)
 	}
 	lines, err := s.host.RequestHeaders()
 	if err != nil {
@@ -96,7 +100,10 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	s.head = readHead(lines, s.policy)
 	switch s.classify() {
 	case pass:
-		return s.passWith(s.head.mcpMethod)
+		if a := s.passWith(s.head.mcpMethod); s.stage == advertised {
+			return a
+		}
+		return s.watch(end)
 	case stray:
 		return s.strayKey("")
 	case unsupportedType:
@@ -119,7 +126,11 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 // RequestBody is called as the body arrives, with the size of what is held so far.
 func (s *Stream) RequestBody(size int, end bool) (a Action) {
 	defer s.contain(&a)
-	if s.stage != reading {
+	switch s.stage {
+	case reading:
+	case watching:
+		return s.watchBody(size, end)
+	default:
 		return s.heldElsewhere()
 	}
 	s.bodyCame()
@@ -176,7 +187,7 @@ func (s *Stream) letGo() {
 	if cap(s.call.id) > 2*mcp.MostID {
 		s.call.id = nil
 	}
-	s.call.body = nil
+	s.call.body, s.watched = nil, nil
 }
 
 // Done is called when the stream has ended, in whatever way.

@@ -23,6 +23,7 @@ func (l Layout) Most(namespace string, policies []Quota) (keys int, bytes int64)
 	digits := func(n int) int { return len(strconv.Itoa(max(n-1, 0))) }
 	add(1, len("sentinel"), sentinelSize)
 	add(1, len("s"), sweeperSize)
+	add(marksKeys, 2+digits(marksKeys), marksHeader+marksPerKey*markSize)
 	add(l.Holders, 2+digits(l.Holders), holderSize)
 	add(l.Buckets, 2+digits(l.Buckets), headerSize)
 	add(l.Pages, 2+digits(l.Pages), pageHeader)

@@ -93,6 +93,9 @@ func TestMostIsNotExceeded(t *testing.T) {
 			w.worker[0].store.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 64)})
 		}
 	}
+	for n := range 30_000 {
+		w.worker[0].store.Cancel(Cancellation{Scope: uint64(200 + n%200), Request: uint64(n)})
+	}
 	for range 10 {
 		w.pass(time.Second)
 	}
