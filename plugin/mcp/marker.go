@@ -58,7 +58,9 @@ func (r *Response) ResultID(pointer string) string {
 	var text []byte
 	switch r.doc.Kind(n) {
 	case canonical.String:
-		text = r.doc.Text(n)
+		if r.doc.Lone(n) < 0 { // else it is no text that a log could hold
+			text = r.doc.Text(n)
+		}
 	case canonical.Number:
 		text = r.doc.Raw(n)
 	}
