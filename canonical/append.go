@@ -60,6 +60,8 @@ func (d *Doc) Append(dst []byte, n Node) []byte {
 			dst = append(dst, d.text[d.replacements[i].start:d.replacements[i].end]...)
 		case e.flags&verbatim != 0:
 			dst = append(dst, d.src[e.start:e.end]...)
+		case e.flags&lone != 0:
+			dst = appendLone(dst, d.text[e.aux:e.tail])
 		case e.kind == String:
 			dst = AppendString(dst, d.text[e.aux:e.tail])
 		case e.kind == Number:

@@ -11,13 +11,13 @@ import (
 func TestCompleteBeforeDefect(t *testing.T) {
 	const key = "/params/idempotencyKey"
 	for _, c := range []struct{ text, pointer, want string }{
-		{`{"params":{"idempotencyKey":"k1","x":"\ud800"}}`, key, `"k1"`},
+		{`{"params":{"idempotencyKey":"k1","\ud800":0}}`, key, `"k1"`},
 		{`{"params":{"idempotencyKey":"k1"`, key, `"k1"`},
 		{`{"params":{"idempotencyKey":"k1`, key, ``},
-		{`{"params":{"idempotencyKey":"k1\ud800"}}`, key, ``},
+		{`{"params":{"idempotencyKey":"k1\u00"}}`, key, ``},
 		{`{"params":{"idempotencyKey":`, key, ``},
 		{`{"params":{"idempotencyKey"`, key, ``},
-		{`{"params":{"x":"\ud800","idempotencyKey":"k1"}}`, key, ``},
+		{`{"params":{"\ud800":0,"idempotencyKey":"k1"}}`, key, ``},
 		{`{"params":{"idempotencyKey":"k1"},"params":{"idempotencyKey":"k2"}}`, key, `"k1"`},
 		{`{"x":1,"x":2,"params":{"idempotencyKey":"k1"}}`, key, ``},
 		{`{"params":{"x":1,"idempotencyKey":"k1","x":1}}`, key, `"k1"`},

@@ -149,6 +149,7 @@ func hostile(n int) map[string][]byte {
 		"one long string":            repeat(`"`, "x", `"`),
 		"string of escapes":          repeat(`"`, `\n`, `"`),
 		"string of pairs":            repeat(`"`, `\ud83d\ude00`, `"`),
+		"string of lone halves":      repeat(`"`, `\ud83d`, `"`),
 		"string of runes":            repeat(`"`, "é", `"`),
 		"unclosed string":            repeat(`"`, `\"`, ""),
 		"white space":                repeat("[", " ", "]"),

@@ -11,10 +11,13 @@
 //
 // [Doc.Parse] accepts exactly the texts of RFC 8259 that every careful reader
 // understands in the same way. On top of the grammar it demands well-formed UTF-8
-// without a byte order mark, no lone surrogates in escapes, no two members of one
-// object with the same name (compared after unescaping), and at most [MaxDepth]
+// without a byte order mark, no lone surrogates in the escapes of names, no two members
+// of one object with the same name (compared after unescaping), and at most [MaxDepth]
 // containers inside one another. A refusal is an [*Error] with the byte offset of
 // the earliest defect.
+//
+// A lone surrogate in a value is taken, since JavaScript writes one wherever it cuts a
+// text in the middle of an emoji; it equals itself and nothing else ([Doc.Lone]).
 //
 // # Canonical form
 //
@@ -22,8 +25,9 @@
 // passing through an IEEE 754 double: 9007199254740993 is not 9007199254740992,
 // and 1e400 is a number. Where the shortest decimal spelling of the nearest double
 // has the value of the number itself, the form is byte for byte that of RFC 8785;
-// all other numbers follow the same rules with all their digits. Strings are not
-// normalised.
+// all other numbers follow the same rules with all their digits. A lone surrogate,
+// which RFC 8785 refuses, is written as JSON.stringify does (ECMA-262), as an escape in
+// lower case. Strings are not normalised.
 //
 // # Cost
 //

@@ -54,7 +54,7 @@ var doubles = rapid.Custom(func(t *rapid.T) *decimal {
 
 func TestFormIsThatOfJCS(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := spellText(anyRand.Draw(t, "spelling"), anyModel(doubles, 4).Draw(t, "value"))
+		text := spellText(anyRand.Draw(t, "spelling"), withoutHalves(anyModel(doubles, 4).Draw(t, "value")))
 		want, err := jcs.Transform(text)
 		if err != nil {
 			t.Fatalf("jcs refused %q: %v", text, err)
@@ -94,6 +94,9 @@ func change(t *rapid.T, v model) model {
 	case string:
 		if v == "" || rapid.Bool().Draw(t, "longer") {
 			return v + string(anyRune.Draw(t, "more"))
+		}
+		if n := len(v) - 3; n >= 0 && v[n] == 0xed && v[n+1] >= 0xa0 {
+			return v[:n] // half of a surrogate pair
 		}
 		return v[:strings.LastIndexFunc(v, func(rune) bool { return true })]
 	case array:
@@ -153,7 +156,7 @@ func sameValue(t rapid.TB, doc *canonical.Doc, n canonical.Node, want any) {
 		}
 	case string:
 		expectKind(t, doc, n, canonical.String)
-		if string(doc.Text(n)) != want {
+		if noHalves(string(doc.Text(n))) != want {
 			t.Fatalf("Text %q, want %q", doc.Text(n), want)
 		}
 	case []any:

@@ -40,8 +40,9 @@ const (
 	WantHex
 	// ControlCharacter: a byte below 0x20 stands in a string unescaped.
 	ControlCharacter
-	// LoneSurrogate: an escape is one half of a surrogate pair without the other.
-	// The offset is that of its backslash.
+	// LoneSurrogate: an escape in a member's name is one half of a surrogate pair
+	// without the other. The offset is that of its backslash. In a value it is no
+	// defect.
 	LoneSurrogate
 	// NotUTF8: the bytes from here on are not well-formed UTF-8 (Unicode 16, table
 	// 3-7). The offset is that of the first byte of the ill-formed sequence.

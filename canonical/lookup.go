@@ -44,12 +44,33 @@ func (d *Doc) Raw(n Node) []byte {
 
 // Text is the decoded value of the string n, nil for anything else. It is a part of
 // the text or of the Doc's own memory: not to be changed, and good until the next
-// Parse.
+// Parse. It is well-formed UTF-8, unless [Doc.Lone] says otherwise: then each half of a
+// surrogate pair alone is three bytes, 0xed first, that UTF-8 does not allow.
 func (d *Doc) Text(n Node) []byte {
 	if d.Kind(n) != String {
 		return nil
 	}
 	return slices.Clip(d.decoded(n))
+}
+
+// Lone is the offset in the text of the first escape in the string n that is half of a
+// surrogate pair without the other; -1 if there is none, or if n is no string. Readers
+// make different things of one, so a caller for which a text must be certain asks.
+func (d *Doc) Lone(n Node) int {
+	if d.Kind(n) != String || d.tape[n].flags&lone == 0 {
+		return none
+	}
+	for i := int(d.tape[n].start); ; {
+		if d.src[i] != '\\' {
+			i++
+			continue
+		}
+		r, end, _ := unescape(d.src, i)
+		if isSurrogate(r) {
+			return i
+		}
+		i = end
+	}
 }
 
 // nameOf is the entry of the name of n; NoNode if n is not a member of an object.

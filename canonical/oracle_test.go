@@ -27,13 +27,13 @@ func earliest(text []byte) (offset int, reason canonical.Reason) {
 			offset, reason = at, why
 		}
 	}
-	lower(surrogateDefect(text), canonical.LoneSurrogate)
 	if at := encodingDefect(text); at < offset {
 		// Outside a string the grammar complains of the same byte.
 		lower(at, canonical.NotUTF8)
 	}
 	// What cannot be decoded becomes U+FFFD in encoding/json, and is no name.
-	duplicate, deep := structureDefects(text[:min(offset, len(text))])
+	duplicate, deep, lone := structureDefects(text[:min(offset, len(text))])
+	lower(lone, canonical.LoneSurrogate)
 	lower(duplicate, canonical.DuplicateName)
 	lower(deep, canonical.TooDeep)
 	return offset, reason
@@ -65,8 +65,7 @@ func encodingDefect(text []byte) int {
 	return math.MaxInt
 }
 
-// surrogateDefect takes each escape from left to right; what it says is right up to
-// the first defect of grammar.
+// surrogateDefect takes each escape of a name from left to right.
 func surrogateDefect(text []byte) int {
 	unit := func(i int) rune {
 		if i+6 > len(text) || text[i] != '\\' || text[i+1] != 'u' {
@@ -95,10 +94,10 @@ func surrogateDefect(text []byte) int {
 }
 
 // structureDefects are the offsets of the first name that its object already has, and
-// of the first bracket that opens one container too many, up to the first defect of
-// grammar.
-func structureDefects(text []byte) (duplicate, deep int) {
-	duplicate, deep = math.MaxInt, math.MaxInt
+// of the first bracket that opens one container too many, and of the first half of a
+// surrogate pair in a name, up to the first defect of grammar.
+func structureDefects(text []byte) (duplicate, deep, lone int) {
+	duplicate, deep, lone = math.MaxInt, math.MaxInt, math.MaxInt
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var names []map[string]bool // nil for an array
@@ -106,12 +105,18 @@ func structureDefects(text []byte) (duplicate, deep int) {
 	for {
 		before := int(decoder.InputOffset())
 		token, err := decoder.Token()
-		if err != nil {
-			return duplicate, deep
-		}
-		start := before
-		for bytes.IndexByte([]byte(" \t\r\n,:"), text[start]) >= 0 {
+		start, end := before, int(decoder.InputOffset())
+		for start < len(text) && bytes.IndexByte([]byte(" \t\r\n,:"), text[start]) >= 0 {
 			start++
+		}
+		if err != nil {
+			end = len(text) // also of a name that does not end
+		}
+		if at := surrogateDefect(text[start:max(start, end)]); wantName && start < len(text) && text[start] == '"' && at < math.MaxInt {
+			lone = min(lone, start+at)
+		}
+		if err != nil {
+			return duplicate, deep, lone
 		}
 		isName := false
 		switch token {

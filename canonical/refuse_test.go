@@ -78,7 +78,7 @@ func TestRefusals(t *testing.T) {
 		{"\"a\x1fbcdefghijk\"", canonical.ControlCharacter, "JSON: at byte 2: expected an escape for a control character, found 0x1f"},
 		{"\"eight by\n\"", canonical.ControlCharacter, "JSON: at byte 9: expected an escape for a control character, found 0x0a"},
 		{`"\n` + "\t" + `"`, canonical.ControlCharacter, "JSON: at byte 3: expected an escape for a control character, found 0x09"},
-		{`"\ud800"`, canonical.LoneSurrogate, "JSON: at byte 1: expected both halves of a surrogate pair, found one half alone"},
+		{`{"\ud800":0}`, canonical.LoneSurrogate, "JSON: at byte 2: expected both halves of a surrogate pair, found one half alone"},
 		{"\"\xff\"", canonical.NotUTF8, "JSON: at byte 1: expected well-formed UTF-8, found 0xff"},
 		{"\ufeff{}", canonical.ByteOrderMark, "JSON: at byte 0: expected no byte order mark, found 0xef"},
 		{`{"a":1,"a":2}`, canonical.DuplicateName,
@@ -131,10 +131,16 @@ func TestEarliestDefectWins(t *testing.T) {
 			55, canonical.DuplicateName},
 		{`{"a":1,"a":2} x`, 7, canonical.DuplicateName},
 		{`{"a":1,"a":` + strings.Repeat("[", 200), 7, canonical.DuplicateName},
-		{`{"a":"\ud800","a":1}`, 6, canonical.LoneSurrogate},
-		{`"\ud800\u"`, 1, canonical.LoneSurrogate},
-		{`"\ud800\uzzzz"`, 1, canonical.LoneSurrogate},
-		{`"\ud800`, 1, canonical.LoneSurrogate},
+		{`{"\ud800":0,"\ud800":1}`, 2, canonical.LoneSurrogate},
+		{`{"\ud800\u"`, 2, canonical.LoneSurrogate},
+		{`{"\ud800\uzzzz"`, 2, canonical.LoneSurrogate},
+		{`{"\ud800`, 2, canonical.LoneSurrogate},
+		{`{"a":"\ud800","a":1}`, 14, canonical.DuplicateName},
+		{`{"a":"\ud800","\ud800":1}`, 15, canonical.LoneSurrogate},
+		{`["\ud800",x`, 10, canonical.WantValue},
+		{`"\ud800\u"`, 9, canonical.WantHex},
+		{`"\ud800\uzzzz"`, 9, canonical.WantHex},
+		{`"\ud800`, 7, canonical.WantQuote},
 		{"\"\xe2\x82", 1, canonical.NotUTF8},
 	} {
 		if e := refusal(t, []byte(c.text)); e.Offset != c.offset || e.Reason != c.reason {
@@ -177,7 +183,8 @@ func TestIllFormedUTF8(t *testing.T) {
 }
 
 // TestSurrogates tries each two escapes from around the edges of the two halves: both
-// are code points, both are one pair, or the first half alone is told.
+// are code points, both are one pair, or each half alone stands for itself in a value,
+// and is told in a name.
 func TestSurrogates(t *testing.T) {
 	units := []rune{0xd7ff, 0xd800, 0xd801, 0xd83d, 0xdbff, 0xdc00, 0xde00, 0xdfff, 0xe000}
 	high := func(u rune) bool { return u >= 0xd800 && u < 0xdc00 }
@@ -185,6 +192,19 @@ func TestSurrogates(t *testing.T) {
 	for _, a := range units {
 		for _, b := range units {
 			text := fmt.Sprintf(`"\u%04x\u%04X"`, a, b)
+			var doc canonical.Doc
+			if err := doc.Parse([]byte(text)); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			lone := -1
+			if high(a) && !low(b) || low(a) {
+				lone = 1
+			} else if !high(a) && (high(b) || low(b)) {
+				lone = 7
+			}
+			if got := doc.Lone(0); got != lone {
+				t.Errorf("%s: the first half alone is at %d, want %d", text, got, lone)
+			}
 			switch {
 			case high(a) && low(b):
 				want := `"` + string(utf16.DecodeRune(a, b)) + `"`
@@ -192,12 +212,20 @@ func TestSurrogates(t *testing.T) {
 					t.Errorf("%s gave %s, want %s", text, got, want)
 				}
 			case high(a) || low(a) || high(b) || low(b):
-				want := 1
-				if !high(a) && !low(a) {
-					want = 7
+				want := `"`
+				for _, u := range []rune{a, b} {
+					if high(u) || low(u) {
+						want += fmt.Sprintf(`\u%04x`, u)
+					} else {
+						want += string(u)
+					}
 				}
-				if e := refusal(t, []byte(text)); e.Reason != canonical.LoneSurrogate || e.Offset != want {
-					t.Errorf("%s: %v, want a lone surrogate at %d", text, e, want)
+				if got := mustForm(t, []byte(text)); got != want+`"` {
+					t.Errorf("%s gave %s, want %s", text, got, want)
+				}
+				name := "{" + text + ":0}"
+				if e := refusal(t, []byte(name)); e.Reason != canonical.LoneSurrogate || e.Offset != lone+1 {
+					t.Errorf("%s: %v, want a lone surrogate at %d", name, e, lone+1)
 				}
 			default:
 				if got := mustForm(t, []byte(text)); got != `"`+string([]rune{a, b})+`"` {

@@ -77,6 +77,8 @@ const (
 	unclosed
 	omitted
 	replaced
+	// lone: the string has half of a surrogate pair alone in its decoded text.
+	lone
 )
 
 // entry is one value or member name. Names and values lie on the tape in document
@@ -144,6 +146,9 @@ type Doc struct {
 	replacements []replacement
 	// defect is the offset of the earliest defect, or noDefect.
 	defect int
+	// lone is where the string that is being read has its first half of a surrogate pair
+	// alone, or none.
+	lone int
 	// limit is the most entries on the tape, 0 = none.
 	limit int
 	// cursors is scratch for Append: how far each open container is written.
@@ -164,6 +169,7 @@ func (d *Doc) reset(src []byte) {
 	d.order = d.order[:0]
 	d.replacements = d.replacements[:0]
 	d.defect = noDefect
+	d.lone = none
 }
 
 // Shrink lets go of the text, and also of the scratch memory if that exceeds limit

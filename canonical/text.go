@@ -7,6 +7,8 @@ import (
 
 // readQuoted reads the string whose opening quote is at i. If it has escapes, text
 // is where its decoded text begins in d.text, which then ends with it; else it is none.
+// d.lone then is the offset of the first escape in it that is half of a surrogate pair
+// alone, or none.
 func (d *Doc) readQuoted(i int) (end, text int, reason Reason) {
 	end = skipPlain(d.src, i+1)
 	if end < len(d.src) && d.src[end] == '"' {
@@ -35,7 +37,14 @@ func (d *Doc) readQuotedFrom(start, i int) (end, text int, reason Reason) {
 			if reason != NoReason {
 				return next, text, reason
 			}
-			d.text = utf8.AppendRune(d.text, r)
+			if isSurrogate(r) {
+				if d.lone == none {
+					d.lone = i
+				}
+				d.text = appendSurrogate(d.text, r)
+			} else {
+				d.text = utf8.AppendRune(d.text, r)
+			}
 			start, i = next, next
 		case c < ' ':
 			return i, text, ControlCharacter
@@ -53,7 +62,7 @@ func (d *Doc) readQuotedFrom(start, i int) (end, text int, reason Reason) {
 }
 
 // unescape reads the escape whose backslash is at i, with both halves of a
-// surrogate pair.
+// surrogate pair; one half alone is r itself.
 func unescape(src []byte, i int) (r rune, end int, reason Reason) {
 	if i+1 == len(src) {
 		return 0, i + 1, WantEscape
@@ -76,16 +85,22 @@ func unescape(src []byte, i int) (r rune, end int, reason Reason) {
 		return 0, i + 1, WantEscape
 	}
 	r, end, reason = readHex(src, i+2)
-	if reason != NoReason || r < 0xd800 || r > 0xdfff {
-		return r, end, reason
-	}
-	if r < 0xdc00 && end+1 < len(src) && src[end] == '\\' && src[end+1] == 'u' {
+	if reason == NoReason && r >= 0xd800 && r < 0xdc00 && end+1 < len(src) && src[end] == '\\' && src[end+1] == 'u' {
 		low, lowEnd, lowReason := readHex(src, end+2)
 		if lowReason == NoReason && low >= 0xdc00 && low <= 0xdfff {
 			return 0x10000 + (r-0xd800)<<10 + (low - 0xdc00), lowEnd, NoReason
 		}
 	}
-	return 0, i, LoneSurrogate
+	return r, end, reason
+}
+
+func isSurrogate(r rune) bool { return r >= 0xd800 && r <= 0xdfff }
+
+// appendSurrogate appends half of a surrogate pair in the three bytes that UTF-8 would
+// have for it if it allowed it (known as WTF-8). No other text has them: read from
+// bytes they are ill-formed, and the two halves of a pair never come one by one.
+func appendSurrogate(dst []byte, r rune) []byte {
+	return append(dst, 0xed, byte(0x80|r>>6&0x3f), byte(0x80|r&0x3f))
 }
 
 func readHex(src []byte, i int) (r rune, end int, reason Reason) {
@@ -158,6 +173,26 @@ func skipCopied(s []byte, i int) int {
 		i++
 	}
 	return i
+}
+
+// appendLone is AppendString for a text that holds halves of surrogate pairs alone: they
+// are escaped in lower case, as ECMA-262's JSON.stringify does. A backslash in s is
+// written as two, so no other text gives the same.
+func appendLone(dst, s []byte) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == 0xed && s[i+1] >= 0xa0:
+			dst = append(dst, '\\', 'u', 'd', hex[s[i+1]>>2&15], hex[s[i+1]<<2&12|s[i+2]>>4&3], hex[s[i+2]&15])
+			i += 2
+		case c < ' ', c == '"', c == '\\':
+			dst = appendEscape(dst, c)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
 }
 
 // AppendString appends s, which must be well-formed UTF-8, as a JSON string with

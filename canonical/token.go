@@ -100,6 +100,10 @@ func (d *Doc) readString(i int, parent Node) (int, Reason) {
 	}
 	e, _ := d.push()
 	d.setText(e, String, i, end, text, parent)
+	if d.lone != none {
+		e.flags |= lone
+		d.lone = none
+	}
 	return end, NoReason
 }
 
@@ -110,6 +114,9 @@ func (d *Doc) readName(i int, object Node, want Reason) (int, Reason) {
 		return i, want
 	}
 	end, text, reason := d.readQuoted(i)
+	if d.lone != none {
+		return d.lone, LoneSurrogate // before whatever else is wrong with it
+	}
 	if reason != NoReason {
 		return end, reason
 	}

@@ -74,7 +74,17 @@ func memberOrder(t *testing.T, f Front) {
 func brokenStrings(t *testing.T, f Front) {
 	c, u, _ := serve(t, f, asJSON)
 	wantFirst(t, c.call("1", "charge", `{"s":"`+"\uFFFD"+`"}`, "k"))
-	for _, s := range []string{`\ud800`, `\ude00\ud83d`, "\xff"} {
+	// Halves of surrogate pairs stand for themselves, and for nothing else.
+	for i, s := range []string{`\ud800`, `\ude00\ud83d`, `\\ud800`} {
+		if sameCall(t, c, fmt.Sprint("half", i), `{"s":"`+s+`"}`, `{"s":"`+"\uFFFD"+`"}`) {
+			t.Errorf("%s and U+FFFD are one call", s)
+		}
+		wantReplay(t, c.call("3", "charge", `{"s":"`+s+`"}`, fmt.Sprint("half", i)))
+	}
+	if sameCall(t, c, "halves", `{"s":"\ud800"}`, `{"s":"\\ud800"}`) {
+		t.Error("half of a surrogate pair and its spelling as text are one call")
+	}
+	for _, s := range []string{"\xff", "\xed\xa0\x80"} {
 		body := toolCall("2", "charge", `{"s":"`+s+`"}`)
 		got := wantRefusal(t, c.post(body, "Idempotency-Key", "k"), 400, "idempotency_unsupported_request")
 		if at := fmt.Sprint("byte ", strings.Index(body, s)); !strings.Contains(got.Error.Message, at) {
@@ -84,7 +94,15 @@ func brokenStrings(t *testing.T, f Front) {
 			t.Errorf("may_have_run: expected no, found %s", got.Error.Data.MayHaveRun)
 		}
 	}
-	wantRuns(t, u, 1)
+	for _, body := range []string{
+		toolCall("2", "charge", `{"\ud800":1}`),
+		toolCall("2", `charge\ud800`, `{}`),
+		toolCall(`"\ud800"`, "charge", `{}`),
+		toolCall("2", "charge", `{"idempotency_key":"\ud800"}`),
+	} {
+		wantRefusal(t, c.post(body, "Idempotency-Key", "k2"), 400, "idempotency_unsupported_request")
+	}
+	wantRuns(t, u, 5)
 }
 
 func duplicateMembers(t *testing.T, f Front) {

@@ -86,7 +86,13 @@ func TestDerivedBuckets(t *testing.T) {
 func TestForwardKeys(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(preset("forward", `,"tools":[{"match":"get_*","guard":"off"}]`))
-	for n, sent := range map[int]bool{1: true, 255: true, 256: false, 0: false} {
+	// Gateways fill the argument that a model leaves out with "": no key, and not for the server.
+	empty := w.send(g, toolCall("1", `{"a":1,"idempotency_key":""}`), user, "ada")
+	empty.wantSent()
+	if want := toolCall("1", `{"a":1}`); string(empty.body) != want || empty.header("x-idempotency-key") != nil || empty.state["callonce.outcome"] != "" {
+		t.Errorf("without a key the server got %s, outcome %q, headers %v", empty.body, empty.state["callonce.outcome"], empty.request)
+	}
+	for n, sent := range map[int]bool{1: true, 255: true, 256: false} {
 		x := w.send(g, toolCall("1", fmt.Sprintf(`{"idempotency_key":"%s"}`, strings.Repeat("#", n))), user, "ada")
 		if sent {
 			x.wantSent()

@@ -29,6 +29,7 @@ type Guard struct {
 	crowded bool // said once that there was no memory for a request to wait
 
 	misnamed []string             // what was said once that it names no policy
+	unkeyed  []bool               // of each policy by its index: said once that an ambiguous body passed
 	nameless []*policy.Policy     // of which it was said once that a call had no identity
 	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
 	late     map[*Stream]struct{} // judged; go on outside of their callbacks
@@ -53,6 +54,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 	}
 	for _, p := range config.Policies {
 		g.places = append(g.places, pointers(p))
+		g.unkeyed = append(g.unkeyed, false)
 	}
 	return g
 }

@@ -19,8 +19,9 @@ type head struct {
 	length    int    // Content-Length, -1 = not given
 	types     int    // lines of Content-Type
 	json      int    // those that are application/json
-	charset   bool   // one of them names a charset other than UTF-8
 	keyed     bool   // a key header is there, valid or not
+
+	charset mcp.Charset // the worst that a Content-Type names
 }
 
 func readHead(lines [][2]string, p *policy.Policy) head {
@@ -43,7 +44,7 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 			h.types++
 			if mcp.IsJSON(value) {
 				h.json++
-				h.charset = h.charset || !mcp.IsUTF8(value)
+				h.charset = max(h.charset, mcp.CharsetOf(value))
 			}
 		case "content-length":
 			if n, err := strconv.Atoi(value); err == nil {

@@ -1,5 +1,7 @@
 package guard
 
+import "slices"
+
 // holding is what is known of the proxy: whether it can hold a request's headers
 // while the body arrives. Where it cannot (Envoy without
 // allow_on_headers_stop_iteration), pausing in headers stops everything, and the body
@@ -137,7 +139,7 @@ func (s *Stream) goAhead() Action {
 	if s.policy.Observe {
 		return Continue
 	}
-	if !s.editHeaders() || s.policy.Strip && s.host.RemoveRequestHeader("content-length") != nil {
+	if !s.editHeaders() || s.policy.Strip && (!s.dropKeys() || s.host.RemoveRequestHeader("content-length") != nil) {
 		return s.refuseUnread(unreadable)
 	}
 	return Continue
@@ -147,4 +149,15 @@ func (s *Stream) goAhead() Action {
 // can be read.
 func (s *Stream) editHeaders() bool {
 	return s.host.SetRequestHeader("x-envoy-max-retries", "0") == nil && s.host.RemoveRequestHeader("accept-encoding") == nil
+}
+
+// dropKeys takes out the headers with a key that the server is not to get: whoever passes
+// the call on must not believe that it may repeat it.
+func (s *Stream) dropKeys() bool {
+	for _, l := range s.head.lines {
+		if slices.Contains(s.policy.Dropped, l[0]) && s.host.RemoveRequestHeader(l[0]) != nil {
+			return false
+		}
+	}
+	return true
 }

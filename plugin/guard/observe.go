@@ -52,6 +52,7 @@ var (
 	duplicates     = &metric{"callonce_duplicates_total", false, []string{"source"}}
 	meshRetriesOff = &metric{"callonce_mesh_retries_off_total", false, nil}
 	headersNotHeld = &metric{"callonce_headers_not_held_total", false, nil}
+	ambiguous      = &metric{"callonce_ambiguous_total", true, nil}
 	bucketsFull    = &metric{"callonce_buckets_full_total", false, nil}
 	foreignBytes   = &metric{"callonce_foreign_records_total", false, nil}
 

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/hex"
+	"strconv"
 
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
@@ -22,10 +23,11 @@ func (s *Stream) strayKey(method string) Action {
 func (s *Stream) judge(body []byte) Action {
 	r := &s.g.request
 	defer r.Release()
-	r.Read(body, s.g.keyPointers(s.policy))
+	places := s.g.keyPointers(s.policy)
+	r.Read(body, places)
 	s.call.id = append(s.call.id[:0], r.ID...)
-	if s.head.charset {
-		r.Doubt("a body whose charset is not UTF-8")
+	if c := s.head.charset; c == mcp.OtherCharset || c == mcp.LikeASCII && !mcp.IsASCII(body) {
+		r.Doubt("a body whose charset is not UTF-8", body, places)
 	}
 	switch r.Kind {
 	case mcp.Ambiguous:
@@ -36,7 +38,7 @@ func (s *Stream) judge(body []byte) Action {
 			return s.refuse(&mcp.Unsupported, defect(r))
 		}
 		s.markCancelled(r)
-		return s.pass()
+		return s.passAmbiguous(r, len(body))
 	case mcp.Other:
 		if !s.head.keyed || !s.policy.RefuseStray {
 			s.markCancelled(r)
@@ -54,6 +56,26 @@ func (s *Stream) judge(body []byte) Action {
 		return s.refuseMisnamed()
 	}
 	return s.guardCall(r, body)
+}
+
+// passAmbiguous lets a body go on that a server may read another way than we do, and in
+// which nothing looks like a key. Operators should know: it may have been a call.
+func (s *Stream) passAmbiguous(r *mcp.Request, size int) Action {
+	if size > 0 {
+		s.g.counts.add(s.label(), ambiguous)
+		s.g.tellAmbiguous(s.policy, r.Defect)
+	}
+	return s.pass()
+}
+
+// tellAmbiguous says once of each policy that such a body passed, and what was wrong with
+// the first.
+func (g *Guard) tellAmbiguous(p *policy.Policy, defect string) {
+	if g.unkeyed[p.Index] {
+		return
+	}
+	g.unkeyed[p.Index] = true
+	g.log("policy " + strconv.QuoteToASCII(p.Name) + ": " + defect + " and without a key passed unguarded; callonce_ambiguous_total counts them")
 }
 
 func defect(r *mcp.Request) string {
@@ -98,7 +120,7 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.refuseCall(r, refusal, "")
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardOptional {
-		return s.unguarded(r)
+		return s.keylessCall(r, body)
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardRequired {
 		return s.refuseCall(r, &mcp.KeyRequired, "it is read from "+s.policy.Places())
@@ -199,6 +221,22 @@ func (s *Stream) refuseCall(r *mcp.Request, f *mcp.Refusal, detail string) Actio
 func (s *Stream) unguarded(r *mcp.Request) Action {
 	if s.policy.LogUnkeyed {
 		s.publishKeyless(r)
+	}
+	return s.pass()
+}
+
+// keylessCall lets a call go on that carries no key and needs none. An argument for a key
+// that is there without one, null or empty, is no more the server's than a key is.
+func (s *Stream) keylessCall(r *mcp.Request, body []byte) Action {
+	if !s.policy.Strip || s.policy.Observe || !r.KeyInArguments() {
+		return s.unguarded(r)
+	}
+	if s.policy.LogUnkeyed {
+		s.publishKeyless(r)
+	}
+	s.call.body = r.AppendStripped(make([]byte, 0, len(body)), body)
+	if !s.editBody() {
+		return s.refuse(&mcp.Unavailable, "")
 	}
 	return s.pass()
 }
@@ -337,12 +375,17 @@ func (s *Stream) forwardUnguarded() Action {
 
 // edit makes the changes to a call that goes on.
 func (s *Stream) edit() bool {
-	if !s.ahead && !s.editHeaders() {
+	if !s.ahead && !(s.editHeaders() && s.dropKeys()) {
 		return false
 	}
 	if s.call.forward != "" && s.host.SetRequestHeader(s.policy.ForwardKey, s.call.forward) != nil {
 		return false
 	}
+	return s.editBody()
+}
+
+// editBody puts the body that goes on, if it is another, in place of the one that came.
+func (s *Stream) editBody() bool {
 	if s.call.body == nil {
 		return true
 	}

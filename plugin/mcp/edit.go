@@ -9,7 +9,7 @@ import (
 )
 
 // KeyInArguments reports whether a key place directly or deeper in arguments is
-// there, null included.
+// there, also one that counts as absent.
 func (r *Request) KeyInArguments() bool {
 	return slices.ContainsFunc(r.keys, r.inArguments)
 }

@@ -187,8 +187,8 @@ func (e *envelope) match(i, level int) (f field, ok bool) {
 	}
 	name := token[1 : len(token)-1]
 	if bytes.IndexByte(name, '\\') >= 0 {
-		form, err := canonical.Append(e.scratch[:0], token)
-		if e.scratch = form[:0]; err != nil {
+		form, ok := appendText(e.scratch[:0], token)
+		if e.scratch = form[:0]; !ok {
 			return fields, level != inMessage
 		}
 		name = form[1 : len(form)-1]
@@ -344,4 +344,23 @@ func (e *envelope) raw(src []byte, f field) []byte {
 		return nil
 	}
 	return src[s.start:s.end]
+}
+
+// appendText appends the canonical form of a value. ok is false for one that is no JSON,
+// or that holds half of a surrogate pair alone: what decides must be text to everybody.
+func appendText(dst, value []byte) (form []byte, ok bool) {
+	form, err := canonical.Append(dst, value)
+	if err != nil {
+		return form, false
+	}
+	// The only other escapes \u of the canonical form are those of control characters, \u00….
+	for i := len(dst); i+2 < len(form); i++ {
+		if form[i] != '\\' {
+			continue
+		}
+		if i++; form[i] == 'u' && form[i+1] == 'd' {
+			return form, false
+		}
+	}
+	return form, true
 }

@@ -80,7 +80,9 @@ func isToolCall(body []byte) bool {
 
 func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with mcp.Shape) {
 	form, err := canonical.Append(nil, body)
-	if defect, ok := err.(*canonical.Error); ok != (r.Offset >= 0) || ok && (r.Offset != defect.Offset || r.Kind != mcp.Ambiguous) {
+	defect, ok := err.(*canonical.Error)
+	half := !ok && r.Offset >= 0 && bytes.HasPrefix(bytes.ToLower(body[r.Offset:]), []byte(`\ud`)) && r.Kind == mcp.Ambiguous
+	if !half && ok != (r.Offset >= 0) || ok && (r.Offset != defect.Offset || r.Kind != mcp.Ambiguous) {
 		t.Fatalf("%q: %v, but kind %d at %d", body, err, r.Kind, r.Offset)
 	}
 	if (r.Kind == mcp.Ambiguous) != (r.Defect != "") || r.Kind != mcp.ToolCall && r.Name != nil {
@@ -91,11 +93,11 @@ func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with m
 		t.Fatalf("%q: refused with %q: %v", body, refusal, err)
 	}
 	key, ok := r.Key()
-	if n := utf8.RuneCount(key); ok && (n > mcp.MaxKey || key != nil && n == 0 || !utf8.Valid(key) || (key != nil) != r.Keyed) {
-		t.Fatalf("%q: key %q, keyed %v", body, key, r.Keyed)
-	}
 	if r.Kind != mcp.ToolCall {
 		return
+	}
+	if n := utf8.RuneCount(key); ok && (n > mcp.MaxKey || key != nil && n == 0 || !utf8.Valid(key) || (key != nil) != r.Keyed) {
+		t.Fatalf("%q: key %q, keyed %v", body, key, r.Keyed)
 	}
 	if !isToolCall(body) {
 		t.Fatalf("%q: no tool call", body)
@@ -145,6 +147,9 @@ func referenceIntent(t *testing.T, body []byte, at []string, with mcp.Shape) []b
 		mark(params["arguments"], pointer, gone)
 	}
 	delete(params, "_meta")
+	if list, _ := params["arguments"].([]any); list != nil {
+		params["arguments"] = nil // an empty one: with elements it is no call
+	}
 	if sweep(params, gone); params["arguments"] == nil {
 		params["arguments"] = map[string]any{}
 	}

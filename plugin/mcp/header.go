@@ -26,31 +26,6 @@ func isType(contentType, want string) bool {
 	return equalFold(trim(name), want)
 }
 
-// IsUTF8 reports whether a Content-Type lets a body be read as UTF-8 only: it names no
-// charset, or one of those that are a part of UTF-8. Servers exist that decode a JSON
-// body by its charset (UTF-7 among them) and so read another text than its bytes show.
-// Parameters are taken apart at every semicolon, also a quoted one: that finds each
-// charset that any reader could find.
-func IsUTF8(contentType string) bool {
-	_, rest, more := strings.Cut(contentType, ";")
-	for more {
-		var p string
-		p, rest, more = strings.Cut(rest, ";")
-		name, value, _ := strings.Cut(trim(p), "=")
-		if len(name) < len("charset") || !equalFold(name[:len("charset")], "charset") {
-			continue
-		}
-		value = trim(value)
-		if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
-			value = value[1 : len(value)-1]
-		}
-		if !equalFold(trim(name), "charset") || !equalFold(value, "utf-8") && !equalFold(value, "utf8") && !equalFold(value, "us-ascii") {
-			return false
-		}
-	}
-	return true
-}
-
 // trim removes the optional white space of RFC 9110 section 5.6.3.
 func trim(s string) string {
 	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
@@ -134,52 +109,6 @@ func unwanted(mediaRange string) bool {
 		}
 	}
 	return false
-}
-
-// HeaderKey reads a key out of one header line: 1 to 255 visible ASCII characters,
-// bare or as a quoted string of RFC 8941, which is the same key.
-func HeaderKey(line string) (key string, ok bool) {
-	line = trim(line)
-	if strings.HasPrefix(line, `"`) {
-		line, ok = unquote(line)
-		if !ok {
-			return "", false
-		}
-	}
-	if len(line) < 1 || len(line) > MaxKey {
-		return "", false
-	}
-	for i := 0; i < len(line); i++ {
-		if line[i] <= ' ' || line[i] > '~' {
-			return "", false
-		}
-	}
-	return line, true
-}
-
-// unquote reads an sf-string of RFC 8941 section 3.3.3 without parameters.
-func unquote(s string) (string, bool) {
-	if len(s) < 2 || s[len(s)-1] != '"' {
-		return "", false
-	}
-	s = s[1 : len(s)-1]
-	if strings.IndexByte(s, '"') < 0 && strings.IndexByte(s, '\\') < 0 {
-		return s, true
-	}
-	out := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return "", false
-		case '\\':
-			i++
-			if i == len(s) || s[i] != '"' && s[i] != '\\' {
-				return "", false
-			}
-		}
-		out = append(out, s[i])
-	}
-	return string(out), true
 }
 
 // RoutingName decodes an Mcp-Name header, which carries a name that does not fit a

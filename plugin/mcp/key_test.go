@@ -31,7 +31,11 @@ var keys = []struct {
 	{"null beside a key", call(`"name":"pay","idempotencyKey":null,"arguments":{"idempotency_key":"k"}`), "k", true, true},
 	{"a key beside null", call(`"name":"pay","idempotencyKey":"k","arguments":{"idempotency_key":null}`), "k", true, true},
 	{"empty", call(`"name":"pay","idempotencyKey":""`), "", false, true},
-	{"empty beside a key", call(`"name":"pay","idempotencyKey":"","arguments":{"idempotency_key":"k"}`), "", false, true},
+	{"empty beside a key in an argument", call(`"name":"pay","idempotencyKey":"","arguments":{"idempotency_key":"k"}`), "", false, true},
+	{"an empty argument is absent", argued(`{"idempotency_key":""}`), "", true, false},
+	{"an empty argument beside a key", call(`"name":"pay","idempotencyKey":"k","arguments":{"idempotency_key":""}`), "k", true, true},
+	{"empty in _meta", call(`"name":"pay","_meta":{"callonce.dev/idempotency-key":""}`), "", false, true},
+	{"an argument of white space", argued(`{"idempotency_key":" "}`), " ", true, true},
 	{"a number", call(`"name":"pay","idempotencyKey":7`), "", false, true},
 	{"false", call(`"name":"pay","idempotencyKey":false`), "", false, true},
 	{"a list", call(`"name":"pay","idempotencyKey":["k"]`), "", false, true},
@@ -99,33 +103,40 @@ func TestConfiguredPlaces(t *testing.T) {
 	}
 }
 
-// A broken body is keyed when a key place was read whole before the first defect.
+// Whether a broken body is keyed does not hang on where it is broken: once the name of a
+// key's place is there whole, it is.
 func TestKeyedOnBrokenBody(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		body string
-		end  string // up to and with this, the place has been read
+		last string // name of the place, as it is spelled
 	}{
-		{"SEP-3182's place", call(`"idempotencyKey":"k","name":"pay","arguments":{"a":[1]}`), `"k"`},
-		{"place in _meta", call(`"_meta":{"callonce.dev/idempotency-key":"k","t":1},"name":"pay"`), `"k"`},
-		{"place in arguments", call(`"name":"pay","arguments":{"x":"y","idempotency_key":"k","a":[1]}`), `"k"`},
-		{"place at the end", call(`"name":"pay","arguments":{"idempotency_key":"k"}`), `"k"`},
-		{"a number must have ended", call(`"name":"pay","idempotencyKey":12,"arguments":{}`), `12,`},
-		{"an object must have ended", call(`"name":"pay","idempotencyKey":{"a":{}},"arguments":{}`), `{"a":{}}`},
-		{"an escaped place", call(`"idempotency\u004bey":"k","name":"pay"`), `"k"`},
-		{"params before method", `{"params":{"name":"pay","idempotencyKey":"k"},"id":7,"method":"tools/call"}`, `"k"`},
-		{"in a batch", "[" + call(`"name":"pay","idempotencyKey":"k","arguments":{}`) + "," + argued(`{}`) + "]", `"k"`},
-		{"in a batch's second call", "[" + argued(`{}`) + "," + call(`"name":"pay","idempotencyKey":"k","arguments":{}`) + "]", `"k"`},
+		{"SEP-3182's place", call(`"idempotencyKey":"k","name":"pay","arguments":{"a":[1]}`), `"idempotencyKey"`},
+		{"place in _meta", call(`"_meta":{"callonce.dev/idempotency-key":"k","t":1},"name":"pay"`), `"callonce.dev/idempotency-key"`},
+		{"place in arguments", call(`"name":"pay","arguments":{"x":"y","idempotency_key":"k","a":[1]}`), `"idempotency_key"`},
+		{"place at the end", call(`"name":"pay","arguments":{"idempotency_key":"k"}`), `"idempotency_key"`},
+		{"a number", call(`"name":"pay","idempotencyKey":12,"arguments":{}`), `"idempotencyKey"`},
+		{"an object", call(`"name":"pay","idempotencyKey":{"a":{}},"arguments":{}`), `"idempotencyKey"`},
+		{"an escaped place", call(`"idempotency\u004bey":"k","name":"pay"`), `"idempotency\u004bey"`},
+		{"params before method", `{"params":{"name":"pay","idempotencyKey":"k"},"id":7,"method":"tools/call"}`, `"idempotencyKey"`},
+		{"in a batch", "[" + call(`"name":"pay","idempotencyKey":"k","arguments":{}`) + "," + argued(`{}`) + "]", `"idempotencyKey"`},
+		{"in a batch's second call", "[" + argued(`{}`) + "," + call(`"name":"pay","idempotencyKey":"k","arguments":{}`) + "]", `"idempotencyKey"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			end := strings.Index(c.body, c.end) + len(c.end)
+			from := strings.Index(c.body, c.last)
+			to := from + len(c.last)
 			for n := range len(c.body) {
-				for _, broken := range []string{c.body[:n], c.body[:n] + "!" + c.body[n:], c.body[:n] + "\xff" + c.body[n:]} {
+				inside := n > from && n < to
+				for broken, want := range map[string]bool{
+					c.body[:n]:                       n >= to,
+					c.body[:n] + "!" + c.body[n:]:    !inside,
+					c.body[:n] + "\xff" + c.body[n:]: !strings.Contains(c.last, `\`) || !inside,
+				} {
 					r := read(broken)
-					if r.Offset < 0 {
+					if r.Offset < 0 || inside && strings.Contains(c.last, `\`) {
 						continue // still a strict text: the byte fell into a string
 					}
-					if want := r.Offset >= end; r.Keyed != want {
+					if r.Keyed != want {
 						t.Fatalf("%s: keyed %v, want %v", broken, r.Keyed, want)
 					}
 				}
@@ -135,18 +146,115 @@ func TestKeyedOnBrokenBody(t *testing.T) {
 			}
 		})
 	}
-	for _, unkeyed := range []string{
-		call(`"name":"pay","idempotencyKey":null,"a":`),
-		`{"a":1,"a":2,` + call(`"name":"pay","idempotencyKey":"k"`)[1:],
+}
+
+// What makes a body ambiguous, with its key before it and behind it: either way it is keyed,
+// and without a key it is not.
+func TestKeyBehindADefect(t *testing.T) {
+	keyed := call(`"name":"pay","idempotencyKey":"k"`)
+	utf16 := func(s string) string {
+		var b strings.Builder
+		for _, c := range s {
+			b.WriteByte(byte(c))
+			b.WriteByte(byte(c >> 8))
+		}
+		return b.String()
+	}
+	for _, body := range []string{
+		`{"a":1,"a":2,` + keyed[1:],
 		call(`"name":"pay","name":"pay","idempotencyKey":"k"`),
 		call(`"name":"pay","arguments":{"a":1,"a":1,"idempotency_key":"k"}`),
-		"\xEF\xBB\xBF" + call(`"name":"pay","idempotencyKey":"k"`),
-		call(`"name":"pay","arguments":{"idempotency_key":"\ud800"}`),
-		call(`"name":"pay","arguments":{"a":` + nest(200) + `,"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{"a":1,"a":1},"idempotencyKey":"k"`),
+		call(`"name":"pay","idempotencyKey":"k","arguments":{"a":1,"a":1}`),
 		`{"id":7,"method":"tools/call","params":{},"params":{"idempotencyKey":"k"}}`,
+		`{"id":7,"method":"tools/call","params":{"idempotencyKey":"k"},"params":{}}`,
+		call(`"name":"pay","arguments":{},"arguments":{"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{"idempotency_key":null,"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{"idempotency_key":"","idempotency_key":"k"}`),
+		call(`"name":"pay","_meta":{"callonce.dev/idempotency-key":null},"_meta":{"callonce.dev\/idempotency-key":"k"}`),
+		"\xEF\xBB\xBF" + keyed,
+		"\xEF\xBB\xBF" + `{"a":1,"a":1,` + keyed[1:],
+		call(`"name":"pay","arguments":{"a":` + nest(200) + `,"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{"a":` + nest(200_000) + `,"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{"a":"\xff","idempotency_key":"k"}`),
+		call("\"name\":\"pay\",\"arguments\":{\"a\":\"\n\",\"idempotency_key\":\"k\"}"),
+		call(`"name":"pay","arguments":{"\ud83d":0,"idempotency_key":"k"}`),
+		call(`"name":"pay \ud83d","arguments":{"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{"a":NaN,"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{/* x */"idempotency_key":"k"}`),
+		call(`"name":"pay","arguments":{'idempotency_key':'k'}`),
+		call(`"name":"pay","arguments":{"a":01,"idempotency\u005Fkey":"k"}`),
+		`{"id":7,"method":"tools/call","Params":{"name":"pay","idempotencyKey":"k"}}`,
+		`{"id":7,"method":"tools/call","params":{"name":"pay"},"PARAMS":{"idempotencyKey":"k"}}`,
+		`{"id":7,"method":"tools/call","param\u017f":{"name":"pay","idempotencyKey":"k"}}`,
+		call(`"name":"pay","Arguments":{"idempotency_key":"k"}`),
+		call(`"Name":"pay","name":"pay","idempotencyKey":"k"`),
+		`{"id":7,"Method":"tools/call","params":{"name":"pay","idempotencyKey":"k"}}`,
+		`{"method":"tools/call","params":{"name":"pay","idempotencyKey":"k"}}`,
+		`{"id":7,"method":"tools/call\udead","params":{"name":"pay","idempotencyKey":"k"}}`,
+		`{"id":"\udead","method":"tools/call","params":{"name":"pay","idempotencyKey":"k"}}`,
+		`[` + argued(`{}`) + `,` + keyed + `]`,
+		`[` + argued(`{}`) + `,{"id":1,"Params":{"idempotencyKey":"k"}}]`,
+		keyed + keyed,
+		argued(`{}`) + "\n" + keyed,
+		utf16(keyed),
+		"\xff\xfe" + utf16(keyed),
 	} {
-		if r := read(unkeyed); r.Kind != mcp.Ambiguous || r.Keyed {
-			t.Errorf("%s: kind %d, keyed %v", unkeyed, r.Kind, r.Keyed)
+		if r := read(body); r.Kind != mcp.Ambiguous || !r.Keyed {
+			t.Errorf("%.300s: kind %d, keyed %v", body, r.Kind, r.Keyed)
+		}
+		gone := strings.NewReplacer("idempotency", "xdempotency", utf16("idempotency"), utf16("xdempotency")).Replace(body)
+		if r := read(gone); r.Kind != mcp.Ambiguous || r.Keyed {
+			t.Errorf("%.300s: kind %d, keyed %v without a key", gone, r.Kind, r.Keyed)
+		}
+	}
+	// Where the syntax holds, only what stands in a place is a key.
+	for _, body := range []string{
+		`{"a":1,"a":2,` + call(`"name":"pay","arguments":{"idempotencyKey":"k","a":["idempotency_key"],"b":{"idempotency_key":"k"}}`)[1:],
+		"\xEF\xBB\xBF" + call(`"name":"pay","arguments":{"note":"idempotency_key"},"idempotency_key":"k"`),
+		"\xEF\xBB\xBF" + `{"idempotencyKey":"k","arguments":{"idempotency_key":"k"},"x":{"params":{"idempotencyKey":"k"}}}`,
+		"\xEF\xBB\xBF" + `[[` + keyed + `]]`,
+		"\xEF\xBB\xBF" + `"idempotencyKey"`,
+		"\xEF\xBB\xBF" + call(`"idempotencyKey":null,"arguments":{"idempotency_key":"","a":{}},"_meta":{"callonce.dev/idempotency-key":null}`),
+		call(`"name":"pay","arguments":{"a":` + nest(200) + `,"b":[{"idempotency_key":"k"}]}`),
+		"",
+	} {
+		if r := read(body); r.Kind != mcp.Ambiguous || r.Keyed {
+			t.Errorf("%.300s: kind %d, keyed %v", body, r.Kind, r.Keyed)
+		}
+	}
+	// A pointer that goes through a list, and one with escapes.
+	for place, body := range map[string]string{
+		"/arguments/list/1/k":     call(`"arguments":{"list":[{},{"k":"x"}],"list":0}`),
+		"/arguments/a~1b~0c/k":    call(`"arguments":{"a/b~c":{"k":"x"},"a/b~c":{}}`),
+		"/arguments/schlüssel":    call(`"a":1,"a":1,"arguments":{"schl\u00fcssel":"x"}`),
+		"/arguments/\U0001F511/k": call(`"a":1,"a":1,"arguments":{"\ud83d\udd11":{"k":1}}`),
+	} {
+		var r mcp.Request
+		if r.Read([]byte(body), []string{place}); r.Kind != mcp.Ambiguous || !r.Keyed {
+			t.Errorf("%s in %s: kind %d, keyed %v", place, body, r.Kind, r.Keyed)
+		}
+		if r.Read([]byte(strings.ReplaceAll(body, `"k":`, `"l":`)), []string{place}); r.Keyed && strings.HasSuffix(place, "/k") {
+			t.Errorf("%s: keyed without %s", body, place)
+		}
+	}
+}
+
+// What is looked for in a body, however hostile, is looked for in its length's time and in
+// no memory.
+func TestLookingForKeysCostsNothing(t *testing.T) {
+	const n = 1 << 20
+	for name, unit := range map[string]string{
+		"quotes": `"`, "beginnings": `"idempotency_ke`, "brackets": "[", "braces": `{"a":`, "noise": "\"\xff", "escapes": `"\u0069dempotency`, "names": `"params":{"arguments":{`, "halves": `"\ud83d`,
+	} {
+		body := []byte(`{"id":7,"id":7,"params":` + strings.Repeat(unit, n/len(unit)))
+		var r mcp.Request
+		r.Read(body, places)
+		if r.Kind != mcp.Ambiguous || r.Keyed {
+			t.Errorf("%s: kind %d, keyed %v", name, r.Kind, r.Keyed)
+		}
+		if allocs := testing.AllocsPerRun(1, func() { r.Read(body, places) }); allocs > 2 {
+			t.Errorf("%s: %v allocations", name, allocs)
 		}
 	}
 }
@@ -159,8 +267,8 @@ func TestKeyedOnAmbiguousBody(t *testing.T) {
 		`{"id":7,"METHOD":"tools/call","params":{"name":"pay","idempotencyKey":"k"}}`,
 		call(`"name":7,"idempotencyKey":"k"`),
 		call(`"name":"pay","Name":"x","idempotencyKey":"k"`),
-		call(`"name":"pay","arguments":[],"idempotencyKey":"k"`),
-		call(`"name":"pay","arguments":[],"idempotencyKey":7`),
+		call(`"name":"pay","arguments":[0],"idempotencyKey":"k"`),
+		call(`"name":"pay","arguments":[0],"idempotencyKey":7`),
 	} {
 		for _, keyed := range []bool{true, false} {
 			if !keyed {

@@ -60,7 +60,9 @@ func (r *Response) ResultID(message []byte, pointer string) string {
 	var text []byte
 	switch r.doc.Kind(n) {
 	case canonical.String:
-		text = r.doc.Text(n)
+		if r.doc.Lone(n) < 0 { // else it is no text that a log could hold
+			text = r.doc.Text(n)
+		}
 	case canonical.Number:
 		text = r.doc.Raw(n)
 	}

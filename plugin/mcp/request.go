@@ -27,7 +27,7 @@ type Request struct {
 	Offset int    // where, in bytes; -1 = nowhere in particular
 	ID     []byte // exact token of the request's id, nil when it could not be read
 	Name   []byte // the tool's name, for a ToolCall
-	Keyed  bool   // a key stands in one of the places in the body
+	Keyed  bool   // a key stands in one of the places in the body, or (if Ambiguous) might
 
 	doc    canonical.Doc
 	params canonical.Node
@@ -36,8 +36,8 @@ type Request struct {
 }
 
 type bodyKey struct {
-	node canonical.Node
-	null bool
+	node   canonical.Node
+	absent bool // null, or an argument that is empty: a key that was not given
 }
 
 // Read reads body strictly (canonical.Doc) and decides what it is. places are the
@@ -46,7 +46,8 @@ func (r *Request) Read(body []byte, places []string) {
 	r.reset()
 	err := r.doc.Parse(body)
 	root := r.doc.Root()
-	if err != nil {
+	switch kind := r.doc.Kind(root); {
+	case err != nil:
 		r.ambiguous("a body that is not one strict JSON value")
 		if at, ok := err.(*canonical.Error); ok {
 			r.Offset = at.Offset
@@ -54,14 +55,14 @@ func (r *Request) Read(body []byte, places []string) {
 				r.ambiguous("a body of too many values")
 			}
 		}
-		r.readBroken(root, places)
-		return
-	}
-	switch r.doc.Kind(root) {
-	case canonical.Array:
-		r.readBatch(root, places)
-	case canonical.Object:
+		r.findID(root)
+	case kind == canonical.Array:
+		r.readBatch(root)
+	case kind == canonical.Object:
 		r.readMessage(root, places)
+	}
+	if r.Kind == Ambiguous && !r.Keyed {
+		r.Keyed = keyed(body, places)
 	}
 }
 
@@ -82,36 +83,47 @@ func (r *Request) ambiguous(defect string) {
 	r.Kind, r.Defect = Ambiguous, defect
 }
 
-// Doubt makes what was read Ambiguous, for a reason that stands outside of the body.
-func (r *Request) Doubt(defect string) {
-	if r.Kind != Ambiguous {
-		r.ambiguous(defect)
-	}
-}
-
-// readBroken takes from a body with a defect what was read whole before it.
-func (r *Request) readBroken(root canonical.Node, places []string) {
-	if r.doc.Kind(root) == canonical.Object {
-		r.findID(root)
-		r.findKeys(r.doc.Member(root, "params"), places)
+// Doubt makes what was read of body Ambiguous, for a reason that stands outside of it.
+func (r *Request) Doubt(defect string, body []byte, places []string) {
+	if r.Kind == Ambiguous {
 		return
 	}
-	for e := r.doc.First(root); e != canonical.NoNode; e = r.doc.Next(e) {
-		r.findKeys(r.doc.Member(e, "params"), places)
+	r.ambiguous(defect)
+	r.Keyed = r.Keyed || keyed(body, places)
+}
+
+// certain reports whether a string says the same to every reader. Half of a surrogate pair
+// alone does not: some put U+FFFD in its place, some nothing. That is the strings' affair
+// but where they say what is called, or who is answered.
+func (r *Request) certain(n canonical.Node) bool {
+	at := r.doc.Lone(n)
+	if at < 0 {
+		return true
 	}
+	r.ambiguous("a method, id, tool's name or key with half of a surrogate pair in it")
+	r.Offset = at
+	return false
 }
 
 // readBatch looks into a batch (a JSON-RPC feature of 2025-03-26 only): one that
 // holds a tools/call cannot be guarded.
-func (r *Request) readBatch(root canonical.Node, places []string) {
+func (r *Request) readBatch(root canonical.Node) {
 	for e := r.doc.First(root); e != canonical.NoNode; e = r.doc.Next(e) {
 		if r.doc.Kind(e) != canonical.Object {
 			continue
 		}
 		for m := r.doc.First(e); m != canonical.NoNode; m = r.doc.Next(m) {
-			if bytes.EqualFold(r.doc.Name(m), []byte("method")) && r.isCall(m) {
-				r.ambiguous("a batch that holds a tools/call")
-				r.findKeys(r.doc.Member(e, "params"), places)
+			switch name := r.doc.Name(m); {
+			case bytes.EqualFold(name, []byte("method")):
+				if !r.certain(m) {
+					return
+				}
+				if r.isCall(m) {
+					r.ambiguous("a batch that holds a tools/call")
+					return
+				}
+			case string(name) == "id" && !r.certain(m):
+				return
 			}
 		}
 	}
@@ -125,15 +137,19 @@ func (r *Request) readMessage(root canonical.Node, places []string) {
 	r.findID(root)
 	method := r.doc.Member(root, "method")
 	params := r.doc.Member(root, "params")
+	if !r.certain(method) || !r.certain(r.doc.Member(root, "id")) {
+		return
+	}
 	if r.hasTwin(root, "method", "params", "id") {
-		r.findKeys(params, places)
 		r.ambiguous("a top-level member that equals method, params or id but for case")
 		return
 	}
 	if method == canonical.NoNode || !r.isCall(method) {
 		return
 	}
-	r.findKeys(params, places)
+	if !r.findKeys(params, places) {
+		return
+	}
 	if r.ID == nil {
 		r.ambiguous("a tools/call whose id is not a string or an integer")
 		return
@@ -152,17 +168,27 @@ func (r *Request) readMessage(root canonical.Node, places []string) {
 		return
 	}
 	args := r.doc.Member(params, "arguments")
-	if args != canonical.NoNode && r.doc.Kind(args) != canonical.Object && r.doc.Kind(args) != canonical.Null {
+	if args != canonical.NoNode && r.doc.Kind(args) != canonical.Object && !r.isEmpty(args) {
 		r.ambiguous("a tools/call whose arguments is not an object")
+		return
+	}
+	if !r.certain(name) {
 		return
 	}
 	r.Kind, r.params, r.args, r.Name = ToolCall, params, args, r.doc.Text(name)
 }
 
+// isEmpty reports whether arguments that are no object stand for an empty one: null, or the
+// empty list that PHP makes of it.
+func (r *Request) isEmpty(args canonical.Node) bool {
+	kind := r.doc.Kind(args)
+	return kind == canonical.Null || kind == canonical.Array && r.doc.First(args) == canonical.NoNode
+}
+
 // findID takes the id's token when it is a string or an integer.
 func (r *Request) findID(root canonical.Node) {
 	id := r.doc.Member(root, "id")
-	if id == canonical.NoNode || !r.doc.Complete(id) {
+	if id == canonical.NoNode || !r.doc.Complete(id) || r.doc.Lone(id) >= 0 {
 		return
 	}
 	raw := r.doc.Raw(id)
@@ -204,19 +230,26 @@ func isTwin(name []byte, want string) bool {
 	return string(name) != want && bytes.EqualFold(name, []byte(want))
 }
 
-func (r *Request) findKeys(params canonical.Node, places []string) {
+// findKeys notes what stands in the places of a key. It reports whether all readers agree
+// on them.
+func (r *Request) findKeys(params canonical.Node, places []string) (certain bool) {
 	if params == canonical.NoNode {
-		return
+		return true
 	}
-	for _, ptr := range places {
-		n := r.doc.Pointer(params, ptr)
-		if n == canonical.NoNode || !r.doc.Complete(n) {
+	certain = true
+	for _, place := range places {
+		n := r.doc.Pointer(params, place)
+		if n == canonical.NoNode {
 			continue
 		}
-		null := r.doc.Kind(n) == canonical.Null
-		r.keys = append(r.keys, bodyKey{n, null})
-		r.Keyed = r.Keyed || !null
+		// Gateways fill the optional arguments that a model leaves out with empty strings.
+		absent := r.doc.Kind(n) == canonical.Null ||
+			inArguments(place) && r.doc.Kind(n) == canonical.String && len(r.doc.Text(n)) == 0
+		r.keys = append(r.keys, bodyKey{n, absent})
+		r.Keyed = r.Keyed || !absent
+		certain = certain && r.certain(n)
 	}
+	return certain
 }
 
 // keptScratch is how much memory a reader keeps for the next body, in bytes.
@@ -235,7 +268,7 @@ const MaxKey = 255
 // something that is no key; the key is nil when no place holds one.
 func (r *Request) Key() (key []byte, ok bool) {
 	for _, k := range r.keys {
-		if k.null {
+		if k.absent {
 			continue
 		}
 		if r.doc.Kind(k.node) != canonical.String {
@@ -287,7 +320,7 @@ func (r *Request) CallsNoTool(prefix []byte) bool {
 	for m := r.doc.First(root); m != canonical.NoNode; m = r.doc.Next(m) {
 		switch name := r.doc.Name(m); {
 		case string(name) == "method":
-			if !r.doc.Complete(m) || r.isCall(m) {
+			if !r.doc.Complete(m) || r.isCall(m) || r.doc.Lone(m) >= 0 {
 				return false
 			}
 			shown = true

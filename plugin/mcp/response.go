@@ -131,7 +131,7 @@ func (r *Response) Begins(prefix, id []byte) Answer {
 func (r *Response) failure(text []byte) Answer {
 	code, message := r.envelope.raw(text, fieldCode), r.envelope.raw(text, fieldMessage)
 	r.Code = 0
-	if code == nil || !isNumber(code) {
+	if code == nil || !beginsNumber(code) {
 		return Failed
 	}
 	form, err := canonical.Append(r.its[:0], code)
@@ -154,7 +154,7 @@ func (r *Response) failure(text []byte) Answer {
 // with code 0.
 const requestCancelled = -32800
 
-func isNumber(token []byte) bool { return token[0] == '-' || token[0]-'0' <= 9 }
+func beginsNumber(token []byte) bool { return token[0] == '-' || token[0]-'0' <= 9 }
 
 // says reports whether a token is a string of this canonical form.
 func (r *Response) says(token []byte, form string) bool {
@@ -174,8 +174,8 @@ func (r *Response) result(text []byte) Answer {
 		if len(token) == 0 || token[0] == '{' || token[0] == '[' {
 			continue
 		}
-		form, err := canonical.Append(r.its[:0], token)
-		if r.its = form[:0]; err != nil {
+		form, ok := appendText(r.its[:0], token)
+		if r.its = form[:0]; !ok {
 			return Malformed
 		}
 	}
@@ -217,14 +217,14 @@ func IsToken(id []byte) bool { return len(id) == 0 || id[0] != sumMark }
 // sameID compares the token of a message's id, nil for none. ok is false for a string or
 // number that is no JSON.
 func (r *Response) sameID(token, id []byte) (same, ok bool) {
-	if len(token) == 0 || token[0] != '"' && !isNumber(token) {
+	if len(token) == 0 || token[0] != '"' && !beginsNumber(token) {
 		return false, true
 	}
 	if IsToken(id) && bytes.Equal(token, id) {
 		return true, true
 	}
-	its, err := canonical.Append(r.its[:0], token)
-	if r.its = its; err != nil {
+	its, ok := appendText(r.its[:0], token)
+	if r.its = its; !ok {
 		return false, false
 	}
 	if !IsToken(id) {

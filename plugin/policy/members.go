@@ -118,6 +118,26 @@ func (p *Policy) finish() {
 	for _, k := range p.Keys {
 		p.HeaderKeysOnly = p.HeaderKeysOnly && k.Header != ""
 	}
+	if p.Strip || p.ForwardKey != "" {
+		p.drop(resending...)
+		for _, k := range p.Keys {
+			p.drop(k.Header)
+		}
+	}
+}
+
+// resending are the headers that make Go's net/http, in whatever gateway or client stands
+// behind this proxy, send a POST again by itself when a connection that it used before
+// dies under it (net/http.Transport). So they go with the key, whoever sent them.
+var resending = []string{"idempotency-key", "x-idempotency-key"}
+
+// drop notes headers that do not go on, but the one in which the key does.
+func (p *Policy) drop(headers ...string) {
+	for _, h := range headers {
+		if h != "" && h != p.ForwardKey && !slices.Contains(p.Dropped, h) {
+			p.Dropped = append(p.Dropped, h)
+		}
+	}
 }
 
 // check tells what is wrong between members.

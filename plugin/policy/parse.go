@@ -67,20 +67,25 @@ func (r *reader) policies(n canonical.Node, at string, c *Config) {
 	if !r.isObject(n, at) {
 		return
 	}
+	warnings, of := r.warnings, map[*Policy][]string{}
 	for m := r.doc.First(n); m != canonical.NoNode; m = r.doc.Next(m) {
 		name := string(r.doc.Name(m))
 		where := child(at, name)
+		r.warnings = nil
 		if name == "off" || name == "" || utf8.RuneCountInString(name) > 128 {
 			r.mistake(where, "a policy of that name", `a name of 1 to 128 characters other than "off"`)
 		}
 		p := r.policy(m, where, name)
 		c.byName[name] = p
 		c.Policies = append(c.Policies, p)
+		of[p] = r.warnings
 	}
 	sort.Slice(c.Policies, func(i, j int) bool { return c.Policies[i].Name < c.Policies[j].Name })
 	for i, p := range c.Policies {
 		p.Index = i
+		warnings = append(warnings, of[p]...)
 	}
+	r.warnings = warnings
 }
 
 func (r *reader) routes(n canonical.Node, at string, c *Config) {

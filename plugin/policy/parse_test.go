@@ -151,6 +151,7 @@ func TestEveryMember(t *testing.T) {
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},
 		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true,
+		Dropped:   []string{"idempotency-key", "x-idempotency-key", "x-key"},
 		Tools:     []policy.Tool{tool("get_*", policy.GuardOff), charge, send, tool("*", policy.GuardOptional)},
 		Unlisted:  tool("*", policy.GuardOptional),
 		MustGuard: true, ReleasedStatuses: []int{503, 599, 500}, ReleasedErrors: []int{-32602, 7}, ForwardOnError: true,

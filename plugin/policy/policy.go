@@ -67,7 +67,8 @@ type Policy struct {
 	KeyPerTool    bool
 	BindRequestID bool
 	Strip         bool
-	ForwardKey    string // header, lower case; "" = none
+	ForwardKey    string   // header, lower case; "" = none
+	Dropped       []string // headers, lower case, that do not go on with a guarded call
 	RefuseStray   bool
 	Advertise     bool
 	LogUnkeyed    bool

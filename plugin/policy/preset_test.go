@@ -40,8 +40,11 @@ func TestPresets(t *testing.T) {
 	derived.Unlisted.Guard, derived.Unlisted.ReleaseToolError = policy.GuardDerived, true
 	derived.Limits.ReplyBytes = 64 << 10
 
+	derived.Dropped = []string{"idempotency-key", "x-idempotency-key"}
+
 	forward := base(policy.Forward)
 	forward.Keys, forward.Strip, forward.ForwardKey, forward.Advertise = argument, true, "x-idempotency-key", true
+	forward.Dropped = []string{"idempotency-key"}
 	forward.Reply, forward.Unlisted.RetryUnknown = policy.ReplyToolResult, true
 
 	for preset, want := range map[string]policy.Policy{

@@ -114,7 +114,7 @@ func (r *reader) text(n canonical.Node, at, expected string, least, most int, in
 		return false
 	}
 	s := r.doc.Text(n)
-	if c := utf8.RuneCount(s); c < least || c > most {
+	if c := utf8.RuneCount(s); c < least || c > most || r.doc.Lone(n) >= 0 {
 		r.wrong(n, at, expected)
 		return false
 	}

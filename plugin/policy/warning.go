@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/callonce/callonce/canonical"
@@ -40,6 +41,15 @@ func (r *reader) warning(at, what string) {
 func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 	if p.Anonymous && p.derives() {
 		r.warning(at+"/anonymous", "makes one caller of all that send neither Authorization nor Cookie and show no client certificate: where keys are derived they get each other's answers; a principal tells them apart")
+	}
+	if r.doc.Member(n, "strip") == canonical.NoNode && len(p.Dropped) == 0 {
+		for _, k := range p.Keys {
+			if slices.Contains(resending, k.Header) {
+				r.warning(at+"/strip", "is not there, so the header "+k.Header+" goes on to the server: a Go gateway behind this proxy sends a POST that carries it again by itself "+
+					"when a connection dies, and the tool runs twice; true, or forward_key, takes it out, and false says that it is meant")
+				break
+			}
+		}
 	}
 	entry := r.doc.First(r.doc.Member(n, "tools"))
 	for i := range p.Tools {

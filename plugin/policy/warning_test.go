@@ -19,7 +19,7 @@ func warnings(t *testing.T, config string) []string {
 }
 
 func TestNothingIsGuarded(t *testing.T) {
-	const p = `"policies":{"p":{"principal":["header:x-user"]}}`
+	const p = `"policies":{"p":{"principal":["header:x-user"],"strip":true}}`
 	for config, want := range map[string]bool{
 		"":                                 true,
 		`{` + p + `}`:                      true,
@@ -46,7 +46,7 @@ func TestWarningsAreLines(t *testing.T) {
 
 // What a policy gets warnings for: each begins with its place, and no other is there.
 func TestPolicyWarnings(t *testing.T) {
-	const known = `"principal":["header:x-user"],`
+	const known = `"principal":["header:x-user"],"strip":true,`
 	for _, c := range []struct {
 		policy string
 		want   []string // place and how the warning goes on
@@ -56,10 +56,10 @@ func TestPolicyWarnings(t *testing.T) {
 		{known + `"tools":[{"match":"get_it","guard":"required"},{"match":"get_*"}]`, nil},
 		{known + `"tools":[{"match":"get_*"},{"match":"*_it"},{"match":"get_*"}]`, []string{"/tools/2 is never used"}},
 
-		{`"anonymous":true,"tools":[{"match":"a","guard":"derived"}]`, []string{"/anonymous makes one caller of all"}},
+		{`"anonymous":true,"strip":false,"tools":[{"match":"a","guard":"derived"}]`, []string{"/anonymous makes one caller of all"}},
 		{`"anonymous":true,"preset":"derived"`, []string{"/anonymous makes one caller of all"}},
 		{known + `"anonymous":true,"preset":"derived"`, []string{"/anonymous makes one caller of all"}},
-		{`"anonymous":true,"tools":[{"match":"a","guard":"required"}]`, nil},
+		{`"anonymous":true,"strip":false,"tools":[{"match":"a","guard":"required"}]`, nil},
 		{known + `"preset":"derived"`, nil},
 
 		{known + `"tools":[{"match":"a","guard":"off","window":"1m","exclude":["/a"],"round":{"/b":1},"status_tool":"b","on_unknown":"retry","on_tool_error":"release","released_errors":[1],"ttl":"1m","result_id":"/id"}]`,
@@ -73,6 +73,17 @@ func TestPolicyWarnings(t *testing.T) {
 		{known + `"preset":"derived","tools":[{"match":"charge","status_tool":"get_charge"}]`, []string{"/tools/0/status_tool names a tool that is guarded itself"}},
 		{known + `"preset":"derived","tools":[{"match":"charge","status_tool":"get_charge"},{"match":"get_*","guard":"off"}]`, nil},
 		{known + `"tools":[{"match":"charge","guard":"required","status_tool":"get_charge"}]`, nil},
+
+		// A header that makes Go's net/http send a POST again goes on to the server.
+		{`"anonymous":true`, []string{"/strip is not there, so the header idempotency-key goes on to the server"}},
+		{`"anonymous":true,"preset":"gateway"`, []string{"/strip is not there, so the header idempotency-key"}},
+		{`"anonymous":true,"keys":["json:/params/k","header:X-Idempotency-Key"]`, []string{"/strip is not there, so the header x-idempotency-key"}},
+		{`"anonymous":true,"strip":true`, nil},
+		{`"anonymous":true,"strip":false`, nil},
+		{`"anonymous":true,"forward_key":"X-Own-Key"`, nil},
+		{`"anonymous":true,"keys":["header:X-Own-Key"]`, nil},
+		{`"anonymous":true,"preset":"sep3182"`, nil},
+		{`"anonymous":true,"preset":"forward"`, nil},
 	} {
 		got := warnings(t, `{"policies":{"p":{`+c.policy+`}},"default":"p"}`)
 		if !slices.EqualFunc(got, c.want, func(got, want string) bool { return strings.HasPrefix(got, "/policies/p"+want) }) {

@@ -247,7 +247,8 @@ func TestCheckStrict(t *testing.T) {
 	}{
 		{`{}`, "", 0, ": warning: nothing is guarded", ""},
 		{`{}`, "--strict", 3, ": warning: nothing is guarded", "warnings, which --strict takes for mistakes"},
-		{`{"policies":{"p":{"anonymous":true}},"default":"p"}`, "--strict", 0, ": ok\n", ""},
+		{`{"policies":{"p":{"anonymous":true,"strip":true}},"default":"p"}`, "--strict", 0, ": ok\n", ""},
+		{`{"policies":{"p":{"anonymous":true}},"default":"p"}`, "--strict", 3, ": warning: /policies/p/strip is not there, so the header idempotency-key goes on", "warnings, which --strict takes for mistakes"},
 		{`{"default":"p"}`, "--strict", 1, "", "/default: found"},
 	} {
 		args := []string{"check", "--config", write(t, "c.json", c.config)}

@@ -1,0 +1,359 @@
+package mcp
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// keyed reports whether a key stands in a body that can be read in more than one way.
+// That must not depend on what stands before it: a duplicate member, a byte order mark
+// or too much depth does not end the syntax, and some server reads on. So the body is
+// walked to its end, and a key counts under any of the duplicates, and under members that
+// equal those of its place but for case. Where the syntax itself is broken, nobody knows
+// how a server goes on, and the mere spelling of a place's last name counts.
+func keyed(body []byte, places []string) bool {
+	body = bytes.TrimPrefix(body, []byte(byteOrderMark))
+	for _, place := range places {
+		w := walk{body: body, place: place, names: 1 + strings.Count(place, "/")}
+		if found, sound := w.run(); found || !sound && spelt(body, lastToken(place)) {
+			return true
+		}
+	}
+	return false
+}
+
+// deepest is how many containers inside one another are walked. Beyond, a text counts as
+// broken.
+const deepest = 4096
+
+// walk goes through the structure of a JSON text, with no memory but a bit for each open
+// container, and looks for one place of a key: "params", then the tokens of a pointer.
+// What stands in the string of a value is not judged.
+type walk struct {
+	body  []byte
+	place string
+	names int // how many names lead to the place
+
+	objects [deepest / 64]uint64 // of the open containers, those that are objects
+	depth   int                  // how many are open
+	outside int                  // of these, those around a message: 1 in a batch
+	matched int                  // how many of the names lead to where the walk stands
+	here    bool                 // the value that comes stands in the place
+}
+
+// want is what comes next in the text.
+type want uint8
+
+const (
+	aValue want = iota
+	aName
+	anEnd // of a value, or what follows it
+)
+
+// run reports whether a value that counts as a key stands in the place, and whether the
+// text is sound: found is certain only with it, or true.
+func (w *walk) run() (found, sound bool) {
+	body, i, next := w.body, 0, aValue
+	for {
+		if i = skipSpace(body, i); i == len(body) {
+			return false, next == anEnd && w.depth == 0
+		}
+		c := body[i]
+		switch {
+		case next == aName:
+			end := stringEnd(body, i)
+			if end < 0 || !isClean(body[i+1:end-1]) {
+				return false, false
+			}
+			w.enter(body[i+1 : end-1])
+			if i = skipSpace(body, end); i == len(body) || body[i] != ':' {
+				return false, false
+			}
+			i, next = i+1, aValue
+		case next == anEnd && w.depth == 0:
+			return false, false
+		case next == anEnd && c == ',':
+			if i, next = i+1, aName; !w.inObject() {
+				w.enter(nil)
+				next = aValue
+			}
+		case next == anEnd:
+			if w.inObject() && c != '}' || !w.inObject() && c != ']' {
+				return false, false
+			}
+			i, w.depth = i+1, w.depth-1
+		case w.here && !isAbsent(body[i:], w.place):
+			return true, true
+		case c == '{' || c == '[':
+			if w.depth == deepest {
+				return false, false
+			}
+			w.open(c == '{')
+			i = skipSpace(body, i+1)
+			switch {
+			case i < len(body) && body[i] == c+2: // empty
+				next = anEnd
+			case c == '{':
+				next = aName
+			default:
+				w.enter(nil)
+			}
+		default:
+			if i = scalarEnd(body, i); i < 0 {
+				return false, false
+			}
+			next = anEnd
+		}
+	}
+}
+
+func (w *walk) open(object bool) {
+	if w.depth == 0 && !object {
+		w.outside = 1
+	}
+	bit := uint64(1) << (w.depth % 64)
+	if w.objects[w.depth/64] &^= bit; object {
+		w.objects[w.depth/64] |= bit
+	}
+	w.depth++
+}
+
+func (w *walk) inObject() bool {
+	return w.objects[(w.depth-1)/64]>>((w.depth-1)%64)&1 != 0
+}
+
+// enter notes where the value that comes stands: under a name, as its string is spelled
+// without the quotes, or in an array. Which element a pointer means is not counted: any
+// element may be it.
+func (w *walk) enter(name []byte) {
+	at := w.depth - 1 - w.outside
+	w.matched, w.here = min(w.matched, max(at, 0)), false
+	if at < 0 || w.matched != at || at >= w.names {
+		return
+	}
+	token := "params"
+	if at > 0 {
+		token = tokenAt(w.place, at)
+	}
+	if w.inObject() && matches(name, token) == len(name) || !w.inObject() && strings.Trim(token, "0123456789") == "" {
+		w.matched++
+		w.here = w.matched == w.names
+	}
+}
+
+// tokenAt is a pointer's n-th reference token, from 1.
+func tokenAt(pointer string, n int) string {
+	for ; n > 0; n-- {
+		pointer = pointer[strings.IndexByte(pointer, '/')+1:]
+	}
+	token, _, _ := strings.Cut(pointer, "/")
+	return token
+}
+
+func lastToken(pointer string) string { return pointer[strings.LastIndexByte(pointer, '/')+1:] }
+
+// isAbsent reports whether a value is none: null or, among the arguments, an empty string.
+func isAbsent(value []byte, place string) bool {
+	return bytes.HasPrefix(value, []byte("null")) || inArguments(place) && bytes.HasPrefix(value, []byte(`""`))
+}
+
+// inArguments reports whether a place of a key lies in a call's arguments.
+func inArguments(place string) bool { return strings.HasPrefix(place, "/arguments/") }
+
+// spelt reports whether a string somewhere in a text is a name, whatever the text is.
+func spelt(body []byte, token string) bool {
+	for i, c := range body {
+		if c != '"' && c != '\'' {
+			continue
+		}
+		rest := body[i+1:]
+		if n := matches(rest, token); n >= 0 {
+			if n = skipNoise(rest, n); n < len(rest) && rest[n] == c {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// matches gives how many bytes at the beginning of what stands between a string's quotes
+// are a name, but for case; -1 if they are not. token is a pointer's reference token.
+func matches(spelled []byte, token string) int {
+	i := 0
+	for len(token) > 0 {
+		want, size := utf8.DecodeRuneInString(token)
+		if want == '~' && len(token) > 1 {
+			want, size = '~', 2
+			if token[1] == '1' {
+				want = '/'
+			}
+		}
+		token = token[size:]
+		i = skipNoise(spelled, i)
+		found, size := character(spelled[i:])
+		if size == 0 || !sameBut(found, want) {
+			return -1
+		}
+		i += size
+	}
+	return i
+}
+
+// skipNoise skips what lenient readers drop: bytes that are no UTF-8, halves of surrogate
+// pairs, control characters. So a name is found in UTF-16 and UTF-32 too.
+func skipNoise(s []byte, i int) int {
+	for i < len(s) {
+		c, size := character(s[i:])
+		if !isNoise(c, size, s[i]) {
+			break
+		}
+		i += size
+	}
+	return i
+}
+
+func isNoise(c rune, size int, first byte) bool {
+	return size == 1 && c == utf8.RuneError || first < ' ' || size > 0 && utf16.IsSurrogate(c)
+}
+
+// isClean reports whether there is no such thing in what stands between a string's quotes.
+func isClean(s []byte) bool {
+	for i := 0; i < len(s); {
+		c, size := character(s[i:])
+		if size == 0 || isNoise(c, size, s[i]) {
+			return false
+		}
+		i += size
+	}
+	return true
+}
+
+// character reads one character of a string, escaped or not. size is 0 where none is.
+func character(s []byte) (c rune, size int) {
+	if len(s) < 2 || s[0] != '\\' {
+		return utf8.DecodeRune(s)
+	}
+	if s[1] != 'u' {
+		if i := strings.IndexByte(`bfnrt`, s[1]); i >= 0 {
+			return rune("\b\f\n\r\t"[i]), 2
+		}
+		return rune(s[1]), 2
+	}
+	c = unit(s)
+	if c < 0 {
+		return 0, 0
+	}
+	if pair := utf16.DecodeRune(c, unit(s[6:])); pair != unicode.ReplacementChar {
+		return pair, 12
+	}
+	return c, 6
+}
+
+// unit is the code unit that the escape at the beginning of s stands for, -1 if none does.
+func unit(s []byte) (u rune) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return -1
+	}
+	for _, c := range s[2:6] {
+		switch {
+		case c-'0' <= 9:
+			u = u<<4 | rune(c-'0')
+		case c|0x20-'a' <= 5:
+			u = u<<4 | rune(c|0x20-'a'+10)
+		default:
+			return -1
+		}
+	}
+	return u
+}
+
+// sameBut compares two characters but for case (Unicode simple folding).
+func sameBut(a, b rune) bool {
+	if a == b {
+		return true
+	}
+	for f := unicode.SimpleFold(a); f != a; f = unicode.SimpleFold(f) {
+		if f == b {
+			return true
+		}
+	}
+	return false
+}
+
+func skipSpace(s []byte, i int) int {
+	for i < len(s) && (s[i] == ' ' || s[i] == '\n' || s[i] == '\r' || s[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// stringEnd is the offset behind the string that begins at i, -1 if none does.
+func stringEnd(s []byte, i int) int {
+	if s[i] != '"' {
+		return -1
+	}
+	for i++; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			if i++; i == len(s) || strings.IndexByte(`"\/bfnrtu`, s[i]) < 0 || s[i] == 'u' && unit(s[i-1:]) < 0 {
+				return -1
+			}
+		}
+	}
+	return -1
+}
+
+// scalarEnd is the offset behind the string, number or word that begins at i, -1 if none
+// does.
+func scalarEnd(s []byte, i int) int {
+	if s[i] == '"' {
+		return stringEnd(s, i)
+	}
+	end := i
+	for end < len(s) && (s[end] >= '0' && s[end] <= '9' || s[end]|0x20 >= 'a' && s[end]|0x20 <= 'z' || strings.IndexByte("+-.", s[end]) >= 0) {
+		end++
+	}
+	switch token := s[i:end]; string(token) {
+	case "null", "true", "false":
+	default:
+		if !isNumber(token) {
+			return -1
+		}
+	}
+	return end
+}
+
+// isNumber reports whether a token is a number of RFC 8259 section 6.
+func isNumber(token []byte) bool {
+	token = bytes.TrimPrefix(token, []byte("-"))
+	digits := func() (n int) {
+		for n < len(token) && token[n]-'0' <= 9 {
+			n++
+		}
+		token = token[n:]
+		return n
+	}
+	zero := len(token) > 0 && token[0] == '0'
+	if n := digits(); n == 0 || zero && n > 1 {
+		return false
+	}
+	if len(token) > 0 && token[0] == '.' {
+		if token = token[1:]; digits() == 0 {
+			return false
+		}
+	}
+	if len(token) > 0 && token[0]|0x20 == 'e' {
+		if token = token[1:]; len(token) > 0 && (token[0] == '+' || token[0] == '-') {
+			token = token[1:]
+		}
+		if digits() == 0 {
+			return false
+		}
+	}
+	return len(token) == 0
+}
