@@ -39,6 +39,7 @@ type Guard struct {
 	buf      []byte
 	scope    []byte
 	key      []byte
+	cookies  []string
 }
 
 // New makes the guard of a configuration. Open must follow.

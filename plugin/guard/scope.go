@@ -194,8 +194,8 @@ func (s *Stream) appendPrincipal(dst []byte, p policy.Principal) (t []byte, y yi
 }
 
 // appendCredentials stands for the identity of an anonymous caller: the digest of all
-// Authorization and Cookie lines and of the peer's certificate, so that callers with
-// other credentials are still apart.
+// Authorization lines, of the cookies that do more than steer, and of the peer's
+// certificate, so that callers with other credentials are still apart.
 func (s *Stream) appendCredentials(dst []byte) []byte {
 	b := s.g.buf[:0]
 	add := func(kind byte, v string) {
@@ -208,11 +208,10 @@ func (s *Stream) appendCredentials(dst []byte) []byte {
 			add('a', l[1])
 		}
 	}
-	for _, l := range s.head.lines {
-		if l[0] == "cookie" {
-			add('c', l[1])
-		}
+	for _, c := range s.cookies() {
+		add('c', c)
 	}
+	clear(s.g.cookies) // they lie in memory that the proxy lent
 	if d, ok := s.host.Property(propPeerDigest); ok && len(d) > 0 {
 		add('p', string(d))
 	}
