@@ -15,6 +15,12 @@ func TestCases(t *testing.T) {
 
 func TestCrowd(t *testing.T) { cases.Crowd(t, front{}) }
 
+func TestTypedClaims(t *testing.T) { cases.TypedClaims(t, front{}) }
+
+func TestJoinedNames(t *testing.T) { cases.JoinedNames(t, front{}) }
+
+func TestSteeringCookies(t *testing.T) { cases.SteeringCookies(t, front{}) }
+
 // front is a real Envoy, as the cases want it.
 type front struct{}
 
@@ -49,6 +55,9 @@ func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
 			if s.Canary != "" {
 				addCanary(e, s.Canary)
 			}
+			for _, name := range s.Hosts {
+				addHost(e, name)
+			}
 		},
 	}
 }
@@ -64,6 +73,14 @@ func addRoute(e *envoytest.Tree, r cases.Route) {
 		route["metadata"] = map[string]any{"filter_metadata": map[string]any{"callonce": map[string]any{"policy": r.Policy}}}
 	}
 	e.Insert([]any{route}, envoytest.Host.To("routes")...)
+}
+
+// addHost adds a virtual host for requests to its name's letters, with the first one's
+// routes.
+func addHost(e *envoytest.Tree, name string) {
+	e.Insert([]any{map[string]any{
+		"name": name, "domains": []any{cases.Authority(name)}, "routes": e.At(envoytest.Host.To("routes")...),
+	}}, envoytest.Manager.To("route_config", "virtual_hosts")...)
 }
 
 // addCanary lets every route send half of its requests to another server.

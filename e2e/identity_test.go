@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"os/exec"
 	"regexp"
@@ -76,6 +77,7 @@ func (v verifier) Caller(t testing.TB, c cases.Caller) http.RoundTripper {
 
 func (v verifier) token(c cases.Caller) string {
 	claims := map[string]any{}
+	maps.Copy(claims, c.Claims)
 	if c.Tenant != "" {
 		claims["tenant"] = c.Tenant
 	}

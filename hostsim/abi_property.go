@@ -13,9 +13,9 @@ func getProperty(v *vm, s []uint64, _ *Call) Status {
 	if !ok {
 		return StatusInvalidMemory
 	}
-	value, ok := v.acting().property(strings.Split(string(path), "\x00"))
-	if !ok {
-		return StatusNotFound
+	value, st := v.acting().property(strings.Split(string(path), "\x00"))
+	if st != StatusOK {
+		return st
 	}
 	return v.give(value, word(s, 2), word(s, 3))
 }

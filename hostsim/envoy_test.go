@@ -2,6 +2,7 @@ package hostsim
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -155,7 +156,7 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 		"Listen": splitAddress(t, e.listen), "Admin": splitAddress(t, e.admin), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)),
 		"Wasm": probePath, "Listener": e.listener,
 		"Plugin": fmt.Sprintf("%q", scenarioConfig), "Hold": options["hold"] != "no", "Trailers": options["trailers"] == "yes",
-		"Timeout": scenarioTimeout, "Idle": scenarioIdle,
+		"Metadata": metadataValues(t), "Timeout": scenarioTimeout, "Idle": scenarioIdle,
 	}
 	e.writeListener(t)
 	config := filepath.Join(dir, "envoy.yaml")
@@ -186,6 +187,19 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// metadataValues gives each filter's metadata as JSON, which YAML takes too.
+func metadataValues(t *testing.T) map[string]string {
+	out := map[string]string{}
+	for name, v := range scenarioMetadata {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = string(b)
+	}
+	return out
 }
 
 // splitAddress gives an address in the form that Envoy's configuration has.
@@ -219,6 +233,13 @@ var listenerConfig = template.Must(template.New("listener").Parse(`resources:
               metadata: {filter_metadata: {cc: {policy: pay}}}
               route: {cluster: up, timeout: {{.Timeout}}}
         http_filters:
+        - name: envoy.filters.http.set_metadata
+          typed_config:
+            "@type": type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config
+            metadata:
+{{- range $name, $value := .Metadata}}
+            - {metadata_namespace: {{$name}}, value: {{$value}}}
+{{- end}}
         - name: wasm
           typed_config:
             "@type": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm

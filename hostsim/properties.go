@@ -8,8 +8,29 @@ import (
 )
 
 // property looks a path up: what the test or the command line says comes first, then what the host knows of the stream.
-func (c *guestContext) property(path []string) ([]byte, bool) {
+func (c *guestContext) property(path []string) ([]byte, Status) {
 	dotted := strings.Join(path, ".")
+	s := c.stream
+	if v, ok := c.known(path, dotted); ok {
+		if s != nil && len(path) > 3 && path[0] == "metadata" {
+			s.said = append(s.said, saidMetadata{path[2:], string(v)})
+		}
+		return v, StatusOK
+	}
+	if path[0] != "metadata" || s == nil {
+		return nil, StatusNotFound
+	}
+	var all map[string]any
+	if s.info.metadata != nil {
+		all = s.info.metadata()
+	}
+	if len(path) == 1 {
+		all = withSaid(all, s.said)
+	}
+	return metadataProperty(all, path[1:])
+}
+
+func (c *guestContext) known(path []string, dotted string) ([]byte, bool) {
 	s := c.stream
 	if s != nil && s.info.properties != nil {
 		if v, ok := s.info.properties(dotted); ok {

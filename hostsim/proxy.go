@@ -23,6 +23,9 @@ type ProxyOptions struct {
 	Pick func(*http.Request) int
 	// Properties answers proxy_get_property for one request, before Config.Properties; the path is joined with dots.
 	Properties func(r *http.Request, path string) ([]byte, bool)
+	// Metadata is the dynamic metadata of one request: the name of a filter → what it left, a map[string]any as encoding/json makes
+	// it of an object.
+	Metadata func(r *http.Request) map[string]any
 	// RouteRetries is how often the route sends a request again by itself after a reset or a 5xx, unless the request says
 	// x-envoy-max-retries.
 	RouteRetries int
@@ -202,6 +205,9 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 	}
 	if p.opts.Properties != nil {
 		info.properties = func(path string) ([]byte, bool) { return p.opts.Properties(r, path) }
+	}
+	if p.opts.Metadata != nil {
+		info.metadata = func() map[string]any { return p.opts.Metadata(r) }
 	}
 	s := newStream(worker, info, c, w.give)
 	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout}}

@@ -1,9 +1,11 @@
 package hostsim
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -374,6 +376,7 @@ func simFor(t *testing.T, s *scenario) stage {
 			"xds.route_name": []byte("theroute"), "xds.cluster_name": []byte("up"), "xds.virtual_host_name": []byte("vh"),
 			"xds.route_metadata.filter_metadata.cc.policy": []byte("pay"),
 		}
+		o.Metadata = func(*http.Request) map[string]any { return scenarioMetadata }
 		o.Trailers = s.acts[0].options["trailers"] == "yes"
 		o.ResponseTimeout, o.IdleTimeout = scenarioTimeout, scenarioIdle
 	})
@@ -383,6 +386,20 @@ func simFor(t *testing.T, s *scenario) stage {
 	}
 	return simStage{r}
 }
+
+// scenarioMetadata is what the set_metadata filter leaves on Envoy. Its numbers are small integers: of all others Envoy's reader of
+// YAML makes strings, which one of JSON Web Tokens does not (e2e, TestTypedClaims).
+var scenarioMetadata = func() (all map[string]any) {
+	if err := json.Unmarshal([]byte(scenarioMetadataText), &all); err != nil {
+		panic(err)
+	}
+	return all
+}()
+
+const scenarioMetadataText = `{
+	"claims": {"payload": {"text": "ada", "empty": "", "number": 42, "minus": -7, "yes": true, "no": false, "null": null,
+		"list": ["a", 1, true], "none": [], "nothing": {}, "object": {"a": 1}, "holds": {"a": null}}},
+	"one": {"n": 42}, "two": {"payload": {"list": ["a", 1, true, {"b": "c"}]}}}`
 
 const scenarioConfig = "start register probe\nstart every 300\n"
 

@@ -36,6 +36,7 @@ type stream struct {
 	ended         time.Duration
 	idle          *idleTimer
 	onEnd         func(*stream)
+	said          []saidMetadata
 }
 
 // streamInfo is what is known of a request when it arrives.
@@ -45,6 +46,7 @@ type streamInfo struct {
 	connection             uint64
 	time                   time.Time
 	properties             func(path string) ([]byte, bool)
+	metadata               func() map[string]any // nil = none
 }
 
 // client is the downstream side. Its methods are called on the worker's loop and must not block.

@@ -31,6 +31,11 @@ func (p *simulated) attributes(s Setup, r *http.Request) map[string]string {
 			break
 		}
 	}
+	for _, name := range s.Hosts {
+		if r.Host == Authority(name) {
+			out["xds.virtual_host_name"] = name
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c, known := p.callers[r.Header.Get(callerHeader)]; known {
@@ -41,13 +46,6 @@ func (p *simulated) attributes(s Setup, r *http.Request) map[string]string {
 
 func (c Caller) attributes() map[string]string {
 	out := map[string]string{}
-	const payload = "metadata.filter_metadata.envoy.filters.http.jwt_authn.payload."
-	if c.Issuer != "" {
-		out[payload+"iss"], out[payload+"sub"] = c.Issuer, c.Subject
-	}
-	if c.Tenant != "" {
-		out[payload+"tenant"] = c.Tenant
-	}
 	verdict := "denied"
 	if c.URI != "" {
 		out["connection.mtls"] = "\x01"
@@ -58,6 +56,22 @@ func (c Caller) attributes() map[string]string {
 	}
 	out["metadata.filter_metadata.envoy.filters.http.rbac.callonce_peer_shadow_engine_result"] = verdict
 	return out
+}
+
+// metadata is what jwt_authn leaves of the token that a request brought.
+func (p *simulated) metadata(r *http.Request) map[string]any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.callers[r.Header.Get(callerHeader)]
+	if c.Issuer == "" {
+		return nil
+	}
+	payload := map[string]any{"iss": c.Issuer, "sub": c.Subject}
+	if c.Tenant != "" {
+		payload["tenant"] = c.Tenant
+	}
+	maps.Copy(payload, c.Claims)
+	return map[string]any{"envoy.filters.http.jwt_authn": map[string]any{"payload": payload}}
 }
 
 // Caller implements Verifier.

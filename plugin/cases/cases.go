@@ -26,9 +26,10 @@ type Setup struct {
 	Drain       time.Duration // how long an old configuration goes on with its streams; 0 = a minute
 	IdleTimeout time.Duration // ends a stream on which nothing moves; 0 = minutes
 
-	Routes  []Route // besides the one named mcp, which takes what none of them does
-	Canary  string  // another version of the server: takes about half of the calls of every route
-	Callers bool    // the proxy verifies tokens and client certificates: it is a Verifier
+	Routes  []Route  // besides the one named mcp, which takes what none of them does
+	Canary  string   // another version of the server: takes about half of the calls of every route
+	Hosts   []string // names of further virtual hosts, for requests to their Authority
+	Callers bool     // the proxy verifies tokens and client certificates: it is a Verifier
 }
 
 // Route takes the requests whose header x-route has a value.
@@ -39,10 +40,11 @@ type Route struct {
 
 // Caller is who sends a request, by what a Verifier can check.
 type Caller struct {
-	Issuer, Subject string // of a token that is right, "" = none; the issuer is First or Second
-	Tenant          string // the token's claim tenant
-	URI             string // in the client certificate, "" = no certificate
-	Stranger        bool   // the certificate was shown, and not validated
+	Issuer, Subject string         // of a token that is right, "" = none; the issuer is First or Second
+	Tenant          string         // the token's claim tenant
+	Claims          map[string]any // more claims of the token, as encoding/json has them
+	URI             string         // in the client certificate, "" = no certificate
+	Stranger        bool           // the certificate was shown, and not validated
 }
 
 // The issuers whose tokens a Verifier takes.

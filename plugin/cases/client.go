@@ -63,6 +63,10 @@ func (c *client) open(ctx context.Context, method string, body io.Reader, h head
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	for i := 0; i < len(h); i += 2 {
 		name := http.CanonicalHeaderKey(h[i])
+		if name == "Host" {
+			req.Host = h[i+1]
+			continue
+		}
 		if name == "Content-Type" || name == "Accept" {
 			req.Header.Set(name, h[i+1])
 			continue

@@ -201,6 +201,7 @@ func (p *simulated) options() hostsim.ProxyOptions {
 			v, ok := p.attributes(setup, r)[path]
 			return []byte(v), ok
 		},
+		Metadata: p.metadata,
 	}
 }
 
@@ -279,6 +280,12 @@ func again(c Case) bool {
 func TestCasesInASmallTable(t *testing.T) { Run(t, simulator{wasm: small}, again) }
 
 func TestCrowd(t *testing.T) { Crowd(t, simulator{}) }
+
+func TestTypedClaims(t *testing.T) { TypedClaims(t, simulator{}) }
+
+func TestJoinedNames(t *testing.T) { JoinedNames(t, simulator{}) }
+
+func TestSteeringCookies(t *testing.T) { SteeringCookies(t, simulator{}) }
 
 // The same where the host cannot hold headers. Some cases try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {

@@ -118,6 +118,7 @@ type fakeHost struct {
 	response   [][2]string
 	chunk      []byte
 	properties map[string]string
+	metadata   []byte // what the property "metadata" gives, nil = none
 	state      map[string]string
 
 	status   int // of our reply, 0 = none
@@ -197,6 +198,25 @@ func (h *fakeHost) Property(path []string) ([]byte, bool) {
 	v, ok := h.properties[strings.Join(path, ".")]
 	return []byte(v), ok
 }
+
+// Attribute gives what properties has; a value that is null there, and the whole of the metadata, come from metadata.
+func (h *fakeHost) Attribute(path []string) ([]byte, Presence) {
+	dotted := strings.Join(path, ".")
+	if dotted == "metadata" && h.metadata != nil {
+		return h.metadata, Present
+	}
+	v, ok := h.properties[dotted]
+	switch {
+	case !ok:
+		return nil, Missing
+	case v == unreadableProperty:
+		return nil, Unreadable
+	}
+	return []byte(v), Present
+}
+
+// unreadableProperty is the value of a property that the proxy cannot hand over.
+const unreadableProperty = "\x00unreadable"
 
 func (h *fakeHost) SetState(name, value string) {
 	h.in("SetState")

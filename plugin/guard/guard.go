@@ -31,6 +31,7 @@ type Guard struct {
 	misnamed []string             // what was said once that it names no policy
 	unkeyed  []bool               // of each policy by its index: said once that an ambiguous body passed
 	nameless []*policy.Policy     // of which it was said once that a call had no identity
+	unfit    []*policy.Source     // of which it was said once that their values stand for nobody
 	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
 	late     map[*Stream]struct{} // judged; go on outside of their callbacks
 
@@ -40,6 +41,7 @@ type Guard struct {
 	buf      []byte
 	scope    []byte
 	key      []byte
+	cookies  []string
 }
 
 // New makes the guard of a configuration. Open must follow.
@@ -131,7 +133,11 @@ var misnamed = &policy.Policy{Name: "(unknown)", MustGuard: true, MaxRequestByte
 
 // route finds the policy of a request, nil for off.
 func (g *Guard) route(h Host) *policy.Policy {
-	metadata, _ := h.Property(propRoutePolicy)
+	metadata, is := h.Attribute(propRoutePolicy)
+	if is == Unreadable { // what YAML makes of a member without a value: null
+		g.tellMisnamed(h, "null")
+		return misnamed
+	}
 	var name []byte
 	if len(metadata) == 0 && g.config.ReadsRoutes() {
 		name, _ = h.Property(propRouteName)
@@ -158,7 +164,10 @@ func (g *Guard) tellMisnamed(h Host, name string) {
 	g.misnamed = append(g.misnamed, name)
 	route, _ := h.Property(propRouteName)
 	found := strconv.QuoteToASCII(name[:min(len(name), maxPublished)])
-	if len(name) == 8 && !isText(name) || len(name) == 1 && name[0] < ' ' {
+	switch {
+	case name == "null":
+		found = "no value" // or that word, which names no policy either
+	case len(name) == 8 && !isText(name) || len(name) == 1 && name[0] < ' ':
 		found = "a number or a boolean"
 	}
 	g.log("the metadata callonce/policy of the route " + strconv.QuoteToASCII(string(route[:min(len(route), maxPublished)])) +

@@ -39,6 +39,9 @@ type Host interface {
 
 	// Property reads one of the proxy's attributes; ok is false where there is none.
 	Property(path []string) (value []byte, ok bool)
+	// Attribute is Property, and tells what is not there from what the proxy cannot hand over:
+	// a null, and a list or an object that holds one.
+	Attribute(path []string) (value []byte, is Presence)
 	// SetState publishes a value to access logs and traces. It keeps a copy.
 	SetState(name, value string)
 	// Reply answers the request in the server's stead.
@@ -54,6 +57,15 @@ type Host interface {
 	// comes anyway.
 	Wake()
 }
+
+// Presence says whether an attribute is there.
+type Presence uint8
+
+const (
+	Missing Presence = iota
+	Unreadable
+	Present
+)
 
 // Counter is a metric that only grows.
 type Counter interface{ Add(n uint64) }

@@ -218,7 +218,7 @@ func TestStoredID(t *testing.T) {
 	x := w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","requestState":"s\u0031","inputResponses":[]}}`,
 		"idempotency-key", `"k\"1"`, "x-user", "ada", "x-tenant", "t1", "mcp-session-id", "sess")
 	x.wantSent()
-	sum := sha256.Sum256([]byte(`["callonce/key/1","vh/p","/mcp",["header:x-user","ada"],["t1"],"sess","x","","s1","k\"1"]`))
+	sum := sha256.Sum256([]byte(`["callonce/key/1",["vh","p"],"/mcp",["header:x-user","ada"],["t1"],"sess","x","","s1","k\"1"]`))
 	if want := hex.EncodeToString(sum[:8]); x.state["callonce.key_hash"] != want {
 		t.Errorf("stored id: expected %s, found %s", want, x.state["callonce.key_hash"])
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/callonce/callonce/canonical"
@@ -33,46 +34,48 @@ func (s *Stream) findScope() (sc scoped, refusal *mcp.Refusal, detail string) {
 
 // scopeOf is findScope for a request that is not refused for it.
 func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
-	if s.call.server = s.serverName(); s.call.server == "" {
+	t, ok := s.appendServer(s.g.scope[:0])
+	if !ok {
 		return sc, &mcp.Unavailable, ""
 	}
 	if !utf8.ValidString(s.head.path) {
 		return sc, &mcp.Unsupported, "the path is not UTF-8"
 	}
-	t := canonical.AppendString(s.g.scope[:0], []byte(s.call.server))
+	server := len(t)
 	t = append(t, ',')
 	t = canonical.AppendString(t, []byte(s.head.path))
 	t = append(t, ',')
 	start := len(t)
-	t, refusal = s.appendIdentity(t)
+	t, refusal, detail = s.appendIdentity(t)
 	if refusal != nil {
 		sc.nameless = true
-		return sc, refusal, ""
+		return sc, refusal, detail
 	}
 	end := len(t)
 	t = append(t, ",["...)
 	for i := range s.policy.Scope {
-		v, y := s.value(&s.policy.Scope[i])
+		src := &s.policy.Scope[i]
+		v, y := s.value(src)
 		if y == broken {
-			return sc, &mcp.IdentityRequired, ""
+			return sc, &mcp.IdentityRequired, s.g.tellUnfit(s.policy, src, &v)
 		}
 		if i > 0 {
 			t = append(t, ',')
 		}
-		t = canonical.AppendString(t, []byte(v))
+		t = v.append(t)
 	}
 	t = append(t, "],"...)
 	session, y := s.value(&sessionSource)
 	if y == broken && s.policy.Session {
 		return sc, &mcp.IdentityRequired, ""
 	}
-	s.call.session = session
+	s.call.session = session.text
 	if !s.policy.Session {
-		session = ""
+		session.text = ""
 	}
-	t = canonical.AppendString(t, []byte(session))
+	t = canonical.AppendString(t, []byte(session.text))
 	s.g.scope, sc.text = t, t
-	s.g.buf = append(append(append(s.g.buf[:0], s.call.server...), 0), t[start:end]...)
+	s.g.buf = append(append(append(s.g.buf[:0], t[:server]...), ','), t[start:end]...)
 	sc.principal = s.g.digest(s.g.buf)
 	sc.scope = s.g.digest(t)
 	return sc, nil, ""
@@ -80,38 +83,79 @@ func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
 
 var sessionSource = policy.Source{Header: "mcp-session-id"}
 
+// appendServer appends what tells servers apart: the name that is configured, else the
+// list of the virtual host's name and the policy's. Joined into one text they would not:
+// the host "a" with the policy "b/c" is not the host "a/b" with the policy "c". ok is
+// false where there is no virtual host's name either.
+func (s *Stream) appendServer(dst []byte) (t []byte, ok bool) {
+	if s.policy.Server != "" {
+		s.call.server = s.policy.Server
+		return canonical.AppendString(dst, []byte(s.policy.Server)), true
+	}
+	host, ok := s.virtualHost()
+	if !ok {
+		return dst, false
+	}
+	s.call.server = s.g.serverLabel(host, s.policy.Name)
+	dst = canonical.AppendString(append(dst, '['), []byte(host))
+	dst = canonical.AppendString(append(dst, ','), []byte(s.policy.Name))
+	return append(dst, ']'), true
+}
+
 // serverName is configured, else the virtual host's name and the policy's; never the
-// chosen cluster, which a canary changes from call to call.
+// chosen cluster, which a canary changes from call to call. It is a label: a scope has
+// appendServer.
 func (s *Stream) serverName() string {
 	if s.policy.Server != "" {
 		return s.policy.Server
 	}
-	host, ok := s.host.Property(propVirtualHost)
-	if !ok || len(host) == 0 || !utf8.Valid(host) {
+	host, ok := s.virtualHost()
+	if !ok {
 		return ""
 	}
-	name := string(host) + "/" + s.policy.Name
-	s.g.servers[s.policy.Name] = name
+	return s.g.serverLabel(host, s.policy.Name)
+}
+
+func (s *Stream) virtualHost() (name string, ok bool) {
+	host, ok := s.host.Property(propVirtualHost)
+	if !ok || len(host) == 0 || !utf8.Valid(host) {
+		return "", false
+	}
+	return string(host), true
+}
+
+// serverLabel names a server that has no name: the virtual host and the policy, with
+// their own slashes escaped as in a JSON Pointer, so that no two share a label.
+func (g *Guard) serverLabel(host, policy string) string {
+	name := escapeSlashes(host) + "/" + escapeSlashes(policy)
+	g.servers[policy] = name
 	return name
+}
+
+func escapeSlashes(s string) string {
+	if strings.IndexByte(s, '/') < 0 && strings.IndexByte(s, '~') < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
 }
 
 // appendIdentity appends the caller's identity as canonical JSON: the list [source,
 // value, …] of the first principal that yields, or the digest of the credentials where
-// the policy takes anonymous callers.
-func (s *Stream) appendIdentity(dst []byte) ([]byte, *mcp.Refusal) {
+// the policy takes anonymous callers. detail says what else is wrong where there is none.
+func (s *Stream) appendIdentity(dst []byte) (t []byte, refusal *mcp.Refusal, detail string) {
 	for _, p := range s.policy.Principal {
-		text, y := s.appendPrincipal(dst, p)
+		text, y, detail := s.appendPrincipal(dst, p)
 		switch y {
 		case broken:
-			return dst, &mcp.IdentityRequired
+			return dst, &mcp.IdentityRequired, detail
 		case given:
-			return text, nil
+			return text, nil, ""
 		}
 	}
 	if !s.policy.Anonymous {
-		return dst, &mcp.IdentityRequired
+		return dst, &mcp.IdentityRequired, ""
 	}
-	return s.appendCredentials(dst), nil
+	return s.appendCredentials(dst), nil, ""
 }
 
 // tellNoIdentity says, once for each policy, where no identity came from: a filter
@@ -125,31 +169,42 @@ func (g *Guard) tellNoIdentity(p *policy.Policy) {
 		". A header that is sent twice, and a value that is not one line of text, refuse the call too")
 }
 
+// tellUnfit says, once for each source, that a value's type keeps it from standing for a
+// caller, and gives the same for who called.
+func (g *Guard) tellUnfit(p *policy.Policy, src *policy.Source, v *value) string {
+	why := v.unfit(src)
+	if why != "" && !slices.Contains(g.unfit, src) {
+		g.unfit = append(g.unfit, src)
+		g.log("a call under the policy " + strconv.Quote(p.Name) + " is refused: " + why)
+	}
+	return why
+}
+
 // appendPrincipal asks every source of one principal. A value that is not one line of
-// text, or a header sent twice, refuses.
-func (s *Stream) appendPrincipal(dst []byte, p policy.Principal) ([]byte, yield) {
+// text, a number or a boolean, and a header sent twice, refuse.
+func (s *Stream) appendPrincipal(dst []byte, p policy.Principal) (t []byte, y yield, detail string) {
 	dst = append(dst, '[')
 	for i := range p {
 		v, y := s.value(&p[i])
 		if y == absent {
-			return nil, absent
+			return nil, absent, ""
 		}
-		if y == broken || v == "" {
-			return nil, broken
+		if y == broken || v.text == "" {
+			return nil, broken, s.g.tellUnfit(s.policy, &p[i], &v)
 		}
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		dst = canonical.AppendString(dst, []byte(p[i].Text))
 		dst = append(dst, ',')
-		dst = canonical.AppendString(dst, []byte(v))
+		dst = v.append(dst)
 	}
-	return append(dst, ']'), given
+	return append(dst, ']'), given, ""
 }
 
 // appendCredentials stands for the identity of an anonymous caller: the digest of all
-// Authorization and Cookie lines and of the peer's certificate, so that callers with
-// other credentials are still apart.
+// Authorization lines, of the cookies that do more than steer, and of the peer's
+// certificate, so that callers with other credentials are still apart.
 func (s *Stream) appendCredentials(dst []byte) []byte {
 	b := s.g.buf[:0]
 	add := func(kind byte, v string) {
@@ -162,11 +217,10 @@ func (s *Stream) appendCredentials(dst []byte) []byte {
 			add('a', l[1])
 		}
 	}
-	for _, l := range s.head.lines {
-		if l[0] == "cookie" {
-			add('c', l[1])
-		}
+	for _, c := range s.cookies() {
+		add('c', c)
 	}
+	clear(s.g.cookies) // they lie in memory that the proxy lent
 	if d, ok := s.host.Property(propPeerDigest); ok && len(d) > 0 {
 		add('p', string(d))
 	}

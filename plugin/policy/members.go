@@ -25,6 +25,7 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		{"keys", func(n canonical.Node, at string) { p.Keys = r.keys(n, at) }},
 		{"principal", func(n canonical.Node, at string) { p.Principal = r.principal(n, at) }},
 		{"anonymous", func(n canonical.Node, at string) { r.flag(n, at, &p.Anonymous) }},
+		{"ignore_cookies", func(n canonical.Node, at string) { p.IgnoreCookies = r.cookies(n, at) }},
 		{"scope", func(n canonical.Node, at string) {
 			r.each(n, at, func(n canonical.Node, at string) {
 				p.Scope = append(p.Scope, r.source(n, at, scopeSources))

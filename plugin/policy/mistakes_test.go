@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	topMembers    = "one of namespace, store, policies, routes, default"
-	policyMembers = "one of preset, mode, server, keys, principal, anonymous, scope, session, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
+	topMembers = "one of namespace, store, policies, routes, default"
+	aCookie    = "the name of a cookie, or a glob of 1 to 128 characters with a letter or digit in it"
+
+	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
 	toolMembers   = "one of match, guard, window, exclude, round, status_tool, on_unknown, on_tool_error, released_errors, ttl, result_id"
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
@@ -151,6 +153,12 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"strip":"yes"`), "/policies/p/strip", `"yes"`, aBoolean},
 	{policyWith(`"advertise":1`), "/policies/p/advertise", "1", aBoolean},
 	{policyWith(`"log_unkeyed":{}`), "/policies/p/log_unkeyed", "an object", aBoolean},
+	{policyWith(`"ignore_cookies":"lb"`), "/policies/p/ignore_cookies", `"lb"`, "a list"},
+	{policyWith(`"ignore_cookies":["lb",7]`), "/policies/p/ignore_cookies/1", "7", aCookie},
+	{policyWith(`"ignore_cookies":["*"]`), "/policies/p/ignore_cookies/0", `"*"`, aCookie},
+	{policyWith(`"ignore_cookies":["__*"]`), "/policies/p/ignore_cookies/0", `"__*"`, aCookie},
+	{policyWith(`"ignore_cookies":["a b"]`), "/policies/p/ignore_cookies/0", `"a b"`, aCookie},
+	{policyWith(`"ignore_cookies":["a=b"]`), "/policies/p/ignore_cookies/0", `"a=b"`, aCookie},
 	{policyWith(`"forward_key":""`), "/policies/p/forward_key", `""`, "the name of a header"},
 	{policyWith(`"forward_key":true`), "/policies/p/forward_key", "true", "the name of a header"},
 	{policyWith(`"forward_key":"X Key"`), "/policies/p/forward_key", `"X Key"`, "the name of a header"},

@@ -64,6 +64,8 @@ type Policy struct {
 	Scope     []Source
 	Session   bool
 
+	IgnoreCookies []string // names or globs, beside those that steer anyway
+
 	KeyPerTool    bool
 	BindRequestID bool
 	Strip         bool

@@ -40,7 +40,10 @@ func (r *reader) warning(at, what string) {
 // alone: where it is in force, a route's metadata may say.
 func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 	if p.Anonymous && p.derives() {
-		r.warning(at+"/anonymous", "makes one caller of all that send neither Authorization nor Cookie and show no client certificate: where keys are derived they get each other's answers; a principal tells them apart")
+		r.warning(at+"/anonymous", "makes one caller of all that send neither Authorization nor a cookie that does more than steer and show no client certificate: where keys are derived they get each other's answers; a principal tells them apart")
+	}
+	if len(p.IgnoreCookies) > 0 && !p.Anonymous {
+		r.warning(at+"/ignore_cookies", "has no effect: cookies count for anonymous callers only")
 	}
 	if r.doc.Member(n, "strip") == canonical.NoNode && len(p.Dropped) == 0 {
 		for _, k := range p.Keys {

@@ -57,6 +57,8 @@ func TestPolicyWarnings(t *testing.T) {
 		{known + `"tools":[{"match":"get_*"},{"match":"*_it"},{"match":"get_*"}]`, []string{"/tools/2 is never used"}},
 
 		{`"anonymous":true,"strip":false,"tools":[{"match":"a","guard":"derived"}]`, []string{"/anonymous makes one caller of all"}},
+		{known + `"ignore_cookies":["lb"]`, []string{"/ignore_cookies has no effect: cookies count for anonymous callers only"}},
+		{`"anonymous":true,"strip":false,"ignore_cookies":["lb"]`, nil},
 		{`"anonymous":true,"preset":"derived"`, []string{"/anonymous makes one caller of all"}},
 		{known + `"anonymous":true,"preset":"derived"`, []string{"/anonymous makes one caller of all"}},
 		{`"anonymous":true,"strip":false,"tools":[{"match":"a","guard":"required"}]`, nil},

@@ -107,6 +107,19 @@ func (*stream) Property(path []string) ([]byte, bool) {
 	return v, st == statusOK
 }
 
+// Attribute implements guard.Host.
+func (*stream) Attribute(path []string) ([]byte, guard.Presence) {
+	args = appendPath(args[:0], path)
+	v, st := taken(proxyGetProperty(unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), pBytes(), pSize()))
+	switch st {
+	case statusOK:
+		return v, guard.Present
+	case statusNotFound:
+		return nil, guard.Missing
+	}
+	return nil, guard.Unreadable
+}
+
 // SetState implements guard.Host.
 func (*stream) SetState(name, value string) {
 	p, n := pText(name)

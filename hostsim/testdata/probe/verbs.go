@@ -74,6 +74,10 @@ func init() {
 			b, err := proxywasm.GetProperty(strings.Split(a[0], "/"))
 			return fmt.Sprintf("%q %v", b, err)
 		},
+		"propsize": func(_ *run, a []string) string {
+			b, err := proxywasm.GetProperty(strings.Split(a[0], "/"))
+			return fmt.Sprintf("%d bytes %v", len(b), err)
+		},
 		"setprop": func(_ *run, a []string) string {
 			return result(nil, proxywasm.SetProperty(strings.Split(a[0], "/"), []byte(a[1])))
 		},
