@@ -26,6 +26,7 @@ type Guard struct {
 	tokens  uint32
 	holding holding
 	crowded bool // said once that there was no memory for a request to wait
+	twice   bool // said once that an instance ahead had claimed a call
 
 	misnamed []string             // what was said once that it names no policy
 	nameless []*policy.Policy     // of which it was said once that a call had no identity

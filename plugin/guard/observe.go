@@ -20,6 +20,9 @@ const (
 	outForwarded     = "forwarded"
 )
 
+// modeObserve is the mode of a policy that enforces nothing, as published.
+const modeObserve = "observe"
+
 // outcomes says which outcome each refusal counts as.
 var outcomes = map[string]string{
 	mcp.Unsupported.Type:      outRejected,
@@ -53,6 +56,7 @@ var (
 	meshRetriesOff = &metric{"callonce_mesh_retries_off_total", false, nil}
 	headersNotHeld = &metric{"callonce_headers_not_held_total", false, nil}
 	bucketsFull    = &metric{"callonce_buckets_full_total", false, nil}
+	claimedAhead   = &metric{"callonce_claimed_ahead_total", false, nil}
 	foreignBytes   = &metric{"callonce_foreign_records_total", false, nil}
 
 	entries         = &metric{"callonce_entries", false, []string{"state"}}
@@ -164,9 +168,9 @@ func (s *Stream) outcome(o string) {
 	if s.call.tool != nil {
 		s.g.counts.add(s.label(), toolCalls, s.call.tool.Match, o)
 	}
-	s.host.SetState("callonce.outcome", o)
+	s.host.SetState(stateOutcome, o)
 	if s.policy.Observe {
 		// Only where nothing came of the outcome: elsewhere it would cost and say nothing.
-		s.host.SetState("callonce.mode", "observe")
+		s.host.SetState(stateMode, modeObserve)
 	}
 }

@@ -23,15 +23,15 @@ const (
 	stateAttempt   = "callonce.attempt"
 	stateSource    = "callonce.duplicate_source"
 	stateRefusal   = "callonce.refusal"
+	stateOutcome   = "callonce.outcome"
+	stateMode      = "callonce.mode"
+	stateTaken     = "callonce.key_taken"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.
 const maxPublished = 128
 
 func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
-	if s.call.operation != "" {
-		s.host.SetState(stateKey, s.call.operation)
-	}
 	s.publishCall(r)
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
 	var in [40]byte

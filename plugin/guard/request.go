@@ -97,7 +97,14 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.unguarded(r)
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardRequired {
+		if s.keyTakenAhead() {
+			return s.guardedAhead()
+		}
 		return s.refuseCall(r, &mcp.KeyRequired, "it is read from "+s.policy.Places())
+	}
+	if key == nil && s.policy.ForwardKey != "" && s.keyTakenAhead() {
+		// What would be derived must not go on in place of the key that does.
+		return s.guardedAhead()
 	}
 	s.call.guarded, s.call.derived = true, key == nil
 	place, refusal, detail := s.findScope()
@@ -276,6 +283,11 @@ func (s *Stream) actLate(a ledger.Answer) (act Action) {
 
 // act does what the ledger's answer asks for.
 func (s *Stream) act(a ledger.Answer) Action {
+	if s.claimedAhead(a) {
+		return s.guardedAhead()
+	}
+	// Not sooner: until here an instance ahead may have said which key it holds.
+	s.host.SetState(stateKey, s.call.operation)
 	s.repeated(a)
 	switch {
 	case a.Verdict == ledger.First:
@@ -313,6 +325,9 @@ func (s *Stream) forward(h ledger.Hold) Action {
 		s.g.counts.add(s.label(), meshRetriesOff)
 	}
 	s.outcome(outFirst)
+	if !s.call.derived && !s.policy.Observe && s.takesKeysOut() {
+		s.host.SetState(stateTaken, "true")
+	}
 	s.head = head{}
 	s.call.id, s.call.body, s.call.session = mcp.KeepID(s.call.id), nil, ""
 	return Continue

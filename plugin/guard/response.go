@@ -94,7 +94,7 @@ func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
 	if string(details) != viaUpstream {
 		flags, _ := s.host.Property(propFlags)
 		attempts, _ := s.host.Property(propAttempts)
-		if nothingSent(string(details), flags, attempts) {
+		if nothingSent(string(details), flags, attempts) || s.answeredBehind(string(details)) {
 			return ledger.Release, true
 		}
 		return ledger.BuryUnknown, true
