@@ -161,6 +161,11 @@ func (g *Guard) notice(what ledger.Notice, policy string) {
 	}
 }
 
+// settledLate counts a settlement that the ledger could not take at once.
+func (g *Guard) settledLate(policy string, ev ledger.Event) {
+	g.counts.add(g.serverOf(policy), settlements, hows[ev])
+}
+
 // stateNames are the states of entries, as label values.
 var stateNames = map[ledger.State]string{
 	ledger.InFlight: "in_flight", ledger.Completed: "completed",

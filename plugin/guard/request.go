@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/hex"
+	"time"
 
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
@@ -296,6 +297,10 @@ func (s *Stream) act(a ledger.Answer) Action {
 		return s.replay(a.Reply)
 	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError:
 		return s.forwardUnguarded()
+	case a.Verdict == ledger.RefusedCapacity:
+		full := mcp.Capacity
+		full.RetryAfter = max(int((a.RetryAfter+time.Second-1)/time.Second), full.RetryAfter)
+		return s.refuse(&full, "")
 	default:
 		return s.refuse(verdicts[a.Verdict], "")
 	}
@@ -307,7 +312,6 @@ var verdicts = map[ledger.Verdict]*mcp.Refusal{
 	ledger.RefusedConflict:      &mcp.Conflict,
 	ledger.RefusedUnknown:       &mcp.OutcomeUnknown,
 	ledger.RefusedNotReplayable: &mcp.NotReplayable,
-	ledger.RefusedCapacity:      &mcp.Capacity,
 	ledger.RefusedUnavailable:   &mcp.Unavailable,
 }
 

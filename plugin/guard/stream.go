@@ -32,12 +32,13 @@ type Stream struct {
 	reply  readAlong
 	advert *advertising // nil but for the answers that gain one
 
-	sizeAtHead uint64 // what had arrived when the headers came
-	ticks      int    // since then, while nothing tells whether this proxy holds headers
-	ahead      bool   // the headers went on before the body was judged
-	asked      bool   // the ledger was asked; place is where the guard keeps the stream
-	place      int
-	stuck      bool // and they did so only when Look found that they were stuck
+	sizeAtHead  uint64 // what had arrived when the headers came
+	wholeAtHead bool   // and that was all
+	ticks       int    // since then, while nothing tells whether this proxy holds headers
+	ahead       bool   // the headers went on before the body was judged
+	asked       bool   // the ledger was asked; place is where the guard keeps the stream
+	place       int
+	stuck       bool // and they did so only when Look found that they were stuck
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
