@@ -22,7 +22,7 @@ func (s *Stream) holdHeaders() Action {
 		return s.goAhead()
 	}
 	s.sizeAtHead = s.host.TotalSize()
-	s.wholeAtHead = s.head.length > 0 && s.sizeAtHead >= uint64(s.head.size()+s.head.length)
+	s.wholeAtHead = s.head.length > 0 && s.sizeAtHead == uint64(s.head.size()+s.head.length)
 	s.g.probing[s] = struct{}{}
 	s.host.Wake()
 	return Pause

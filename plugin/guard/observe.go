@@ -128,6 +128,16 @@ func (c *counts) gauge(server string, m *metric, values ...string) Gauge {
 	return gauge
 }
 
+// labelValue gives a value in which nothing looks like the end of a label or the
+// beginning of another, also together with what follows it.
+func labelValue(value string) string {
+	value = strings.ReplaceAll(strings.ReplaceAll(value, ";.;", "_"), "=.=", "_")
+	if rest, cut := strings.CutSuffix(value, ";."); cut {
+		value = rest + "_"
+	}
+	return value
+}
+
 // fullName spells labels as label=.=value;.; in front of the name, which the
 // proxy's stats_tags take apart again (facts measured on Envoy 1.40).
 func (c *counts) fullName(k countKey) string {
@@ -135,7 +145,7 @@ func (c *counts) fullName(k countKey) string {
 	label := func(name, value string) {
 		b.WriteString(name)
 		b.WriteString("=.=")
-		b.WriteString(strings.ReplaceAll(value, ";.;", "_"))
+		b.WriteString(labelValue(value))
 		b.WriteString(";.;")
 	}
 	if k.metric.namespace {
