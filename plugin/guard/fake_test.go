@@ -196,6 +196,9 @@ func (h *fakeHost) ResponseBody(size int) ([]byte, error) {
 
 func (h *fakeHost) Property(path []string) ([]byte, bool) {
 	v, ok := h.properties[strings.Join(path, ".")]
+	if !ok && len(path) == 1 {
+		v, ok = h.state[path[0]]
+	}
 	return []byte(v), ok
 }
 

@@ -24,9 +24,12 @@ type Guard struct {
 	digest  func(text []byte) uint64 // of a principal or a scope, for counting
 	open    []*Stream                // those that asked the ledger and have not ended
 	servers map[string]string        // name of a policy → the server's, as last seen
+	live    map[ledger.Token]bool    // the same, while a tick runs and they are many
+	looked  int                      // streams that searches have looked at, ever
 	tokens  uint32
 	holding holding
 	crowded bool // said once that there was no memory for a request to wait
+	twice   bool // said once that an instance ahead had claimed a call
 
 	misnamed []string             // what was said once that it names no policy
 	unkeyed  []bool               // of each policy by its index: said once that an ambiguous body passed
@@ -65,7 +68,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 // knows: table, clock, chance and log.
 func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	env.Live = g.isOpen
-	env.Count, env.Census, env.GivenUp = g.notice, g.census, g.givenUp
+	env.Count, env.Late, env.Census, env.GivenUp = g.notice, g.settledLate, g.census, g.givenUp
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
 	}
@@ -78,12 +81,31 @@ func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 
 // isOpen says whether the stream that asked with a token has not ended.
 func (g *Guard) isOpen(t ledger.Token) bool {
+	if g.live != nil {
+		g.looked++
+		return g.live[t]
+	}
+	g.looked += len(g.open)
 	for _, s := range g.open {
 		if s.token == t {
 			return true
 		}
 	}
 	return false
+}
+
+// fewStreams is up to how many open streams are searched one after the other.
+const fewStreams = 64
+
+// gatherLive makes an index of many open streams, for a tick: the ledger asks for each.
+func (g *Guard) gatherLive() {
+	if len(g.open) <= fewStreams {
+		return
+	}
+	g.live = make(map[ledger.Token]bool, len(g.open))
+	for _, s := range g.open {
+		g.live[s.token] = true
+	}
 }
 
 // enter and leave keep the streams that asked the ledger, at a cost that does not grow
@@ -195,6 +217,7 @@ func (g *Guard) fault(f any) {
 // Tick does what must be done now and then.
 func (g *Guard) Tick(now ledger.Mono) {
 	defer func() {
+		g.live = nil
 		if f := recover(); f != nil {
 			g.fault(f)
 		}
@@ -204,5 +227,6 @@ func (g *Guard) Tick(now ledger.Mono) {
 	}
 	g.look(len(g.probing))
 	g.goOn()
+	g.gatherLive()
 	g.store.Tick(now)
 }

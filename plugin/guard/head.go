@@ -64,6 +64,14 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 	return h
 }
 
+// size is what the headers count in the size of a request: names and values.
+func (h *head) size() (n int) {
+	for _, l := range h.lines {
+		n += len(l[0]) + len(l[1])
+	}
+	return n
+}
+
 const toolsCall = "tools/call"
 
 func join(a, b string) string {

@@ -24,6 +24,7 @@ func (s *Stream) holdHeaders() Action {
 		return s.goAhead()
 	}
 	s.sizeAtHead = s.host.TotalSize()
+	s.wholeAtHead = s.head.length > 0 && s.sizeAtHead == uint64(s.head.size()+s.head.length)
 	s.g.probing[s] = struct{}{}
 	s.host.Wake()
 	return Pause
@@ -117,7 +118,9 @@ const bodilessTicks = 2
 
 func (s *Stream) lookOnce() (a Action) {
 	defer s.contain(&a)
-	if s.g.holding == untold && s.host.TotalSize() > s.sizeAtHead {
+	// A filter ahead that waits too, such as this one in the same chain, may have let go the
+	// headers when all had come: then nothing more does.
+	if s.g.holding == untold && (s.wholeAtHead || s.host.TotalSize() > s.sizeAtHead) {
 		s.g.holding = notHeld
 		s.g.log("this proxy does not hold headers while a body is read: the server sees them before the call is judged. Set allow_on_headers_stop_iteration: true where the proxy has it")
 	}

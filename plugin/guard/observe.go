@@ -20,6 +20,9 @@ const (
 	outForwarded     = "forwarded"
 )
 
+// modeObserve is the mode of a policy that enforces nothing, as published.
+const modeObserve = "observe"
+
 // outcomes says which outcome each refusal counts as.
 var outcomes = map[string]string{
 	mcp.Unsupported.Type:      outRejected,
@@ -54,6 +57,7 @@ var (
 	headersNotHeld = &metric{"callonce_headers_not_held_total", false, nil}
 	ambiguous      = &metric{"callonce_ambiguous_total", true, nil}
 	bucketsFull    = &metric{"callonce_buckets_full_total", false, nil}
+	claimedAhead   = &metric{"callonce_claimed_ahead_total", false, nil}
 	foreignBytes   = &metric{"callonce_foreign_records_total", false, nil}
 
 	entries         = &metric{"callonce_entries", false, []string{"state"}}
@@ -125,6 +129,16 @@ func (c *counts) gauge(server string, m *metric, values ...string) Gauge {
 	return gauge
 }
 
+// labelValue gives a value in which nothing looks like the end of a label or the
+// beginning of another, also together with what follows it.
+func labelValue(value string) string {
+	value = strings.ReplaceAll(strings.ReplaceAll(value, ";.;", "_"), "=.=", "_")
+	if rest, cut := strings.CutSuffix(value, ";."); cut {
+		value = rest + "_"
+	}
+	return value
+}
+
 // fullName spells labels as label=.=value;.; in front of the name, which the
 // proxy's stats_tags take apart again (facts measured on Envoy 1.40).
 func (c *counts) fullName(k countKey) string {
@@ -132,7 +146,7 @@ func (c *counts) fullName(k countKey) string {
 	label := func(name, value string) {
 		b.WriteString(name)
 		b.WriteString("=.=")
-		b.WriteString(strings.ReplaceAll(value, ";.;", "_"))
+		b.WriteString(labelValue(value))
 		b.WriteString(";.;")
 	}
 	if k.metric.namespace {
@@ -165,9 +179,9 @@ func (s *Stream) outcome(o string) {
 	if s.call.tool != nil {
 		s.g.counts.add(s.label(), toolCalls, s.call.tool.Match, o)
 	}
-	s.host.SetState("callonce.outcome", o)
+	s.host.SetState(stateOutcome, o)
 	if s.policy.Observe {
 		// Only where nothing came of the outcome: elsewhere it would cost and say nothing.
-		s.host.SetState("callonce.mode", "observe")
+		s.host.SetState(stateMode, modeObserve)
 	}
 }

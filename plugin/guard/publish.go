@@ -23,15 +23,15 @@ const (
 	stateAttempt   = "callonce.attempt"
 	stateSource    = "callonce.duplicate_source"
 	stateRefusal   = "callonce.refusal"
+	stateOutcome   = "callonce.outcome"
+	stateMode      = "callonce.mode"
+	stateTaken     = "callonce.key_taken"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.
 const maxPublished = 128
 
 func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
-	if s.call.operation != "" {
-		s.host.SetState(stateKey, s.call.operation)
-	}
 	s.publishCall(r)
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
 	var in [40]byte
@@ -159,6 +159,11 @@ func (g *Guard) notice(what ledger.Notice, policy string) {
 	case ledger.Foreign:
 		g.counts.add("", foreignBytes)
 	}
+}
+
+// settledLate counts a settlement that the ledger could not take at once.
+func (g *Guard) settledLate(policy string, ev ledger.Event) {
+	g.counts.add(g.serverOf(policy), settlements, hows[ev])
 }
 
 // stateNames are the states of entries, as label values.

@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/hex"
 	"strconv"
+	"time"
 
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
@@ -123,7 +124,14 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.keylessCall(r, body)
 	}
 	if key == nil && s.call.tool.Guard == policy.GuardRequired {
+		if s.keyTakenAhead() {
+			return s.guardedAhead()
+		}
 		return s.refuseCall(r, &mcp.KeyRequired, "it is read from "+s.policy.Places())
+	}
+	if key == nil && s.policy.ForwardKey != "" && s.keyTakenAhead() {
+		// What would be derived must not go on in place of the key that does.
+		return s.guardedAhead()
 	}
 	s.call.guarded, s.call.derived = true, key == nil
 	place, refusal, detail := s.findScope()
@@ -320,6 +328,11 @@ func (s *Stream) actLate(a ledger.Answer) (act Action) {
 
 // act does what the ledger's answer asks for.
 func (s *Stream) act(a ledger.Answer) Action {
+	if s.claimedAhead(a) {
+		return s.guardedAhead()
+	}
+	// Not sooner: until here an instance ahead may have said which key it holds.
+	s.host.SetState(stateKey, s.call.operation)
 	s.repeated(a)
 	switch {
 	case a.Verdict == ledger.First:
@@ -328,6 +341,10 @@ func (s *Stream) act(a ledger.Answer) Action {
 		return s.replay(a.Reply)
 	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError:
 		return s.forwardUnguarded()
+	case a.Verdict == ledger.RefusedCapacity:
+		full := mcp.Capacity
+		full.RetryAfter = max(int((a.RetryAfter+time.Second-1)/time.Second), full.RetryAfter)
+		return s.refuse(&full, "")
 	default:
 		return s.refuse(verdicts[a.Verdict], "")
 	}
@@ -339,7 +356,6 @@ var verdicts = map[ledger.Verdict]*mcp.Refusal{
 	ledger.RefusedConflict:      &mcp.Conflict,
 	ledger.RefusedUnknown:       &mcp.OutcomeUnknown,
 	ledger.RefusedNotReplayable: &mcp.NotReplayable,
-	ledger.RefusedCapacity:      &mcp.Capacity,
 	ledger.RefusedUnavailable:   &mcp.Unavailable,
 }
 
@@ -357,6 +373,9 @@ func (s *Stream) forward(h ledger.Hold) Action {
 		s.g.counts.add(s.label(), meshRetriesOff)
 	}
 	s.outcome(outFirst)
+	if !s.call.derived && !s.policy.Observe && s.takesKeysOut() {
+		s.host.SetState(stateTaken, "true")
+	}
 	s.head = head{}
 	s.call.id, s.call.body, s.call.session = mcp.KeepID(s.call.id), nil, ""
 	return Continue

@@ -30,6 +30,7 @@ type readAlong struct {
 	odd     bool // an event was refused by the strict reader
 	settled bool
 	event   ledger.Event // how it was settled
+	fenced  bool         // the hold was lost: no other word of it counts
 	ended   bool         // the proxy said that the answer is whole
 }
 
@@ -94,7 +95,7 @@ func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 		flags, _ := s.host.Property(propFlags)
 		attempts, _ := s.host.Property(propAttempts)
 		ev := ledger.BuryUnknown
-		if nothingSent(string(details), flags, attempts) {
+		if nothingSent(string(details), flags, attempts) || s.answeredBehind(string(details)) {
 			ev = ledger.Release
 		}
 		s.settle(ledger.Outcome{Event: ev})
@@ -319,10 +320,16 @@ var hows = [...]string{
 }
 
 // settle tells the ledger. Only the holder's word counts; the ledger itself counts one
-// that came late.
+// that came late, and one that it takes later.
 func (s *Stream) settle(o ledger.Outcome) {
 	s.reply.settled, s.reply.event = true, o.Event
-	if s.g.store.Settle(s.hold, o) != ledger.Fenced {
+	if s.reply.fenced {
+		return
+	}
+	switch s.g.store.Settle(s.hold, o) {
+	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, hows[o.Event])
+	case ledger.Fenced:
+		s.reply.fenced = true
 	}
 }

@@ -35,12 +35,13 @@ type Stream struct {
 
 	watched []byte // while watching, what has passed of a body that came in pieces
 
-	sizeAtHead uint64 // what had arrived when the headers came
-	ticks      int    // since then, while nothing tells whether this proxy holds headers
-	ahead      bool   // the headers went on before the body was judged
-	asked      bool   // the ledger was asked; place is where the guard keeps the stream
-	place      int
-	stuck      bool // and they did so only when Look found that they were stuck
+	sizeAtHead  uint64 // what had arrived when the headers came
+	wholeAtHead bool   // and that was all
+	ticks       int    // since then, while nothing tells whether this proxy holds headers
+	ahead       bool   // the headers went on before the body was judged
+	asked       bool   // the ledger was asked; place is where the guard keeps the stream
+	place       int
+	stuck       bool // and they did so only when Look found that they were stuck
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes

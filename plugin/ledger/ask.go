@@ -83,8 +83,8 @@ func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t 
 	if ways >= s.layout.Ways {
 		return s.bucketFull(key, b, cas, c, now)
 	}
-	if v := s.room(&rows, need, policy, c, b.epoch(), now); v != First {
-		return Answer{Verdict: v}
+	if a := s.room(&rows, need, policy, c, b.epoch(), now); a.Verdict != First {
+		return a
 	}
 	s.open.add(h, t)
 	won, err := s.table.Set(key, s.buf, cas)
@@ -107,20 +107,21 @@ func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t 
 
 // room reserves what a claim needs, or says why it cannot. Where it made room first, the
 // claim starts again.
-func (s *Shared) room(rows *levelRows, need counts, policy uint64, c *Claim, epoch uint32, now Mono) Verdict {
-	switch r := s.reserve(rows, need, &c.Limits, epoch); {
+func (s *Shared) room(rows *levelRows, need counts, policy uint64, c *Claim, epoch uint32, now Mono) Answer {
+	r := s.reserve(rows, need, &c.Limits, epoch)
+	switch {
 	case r.got:
-		return First
+		return Answer{Verdict: First}
 	case r.stale:
-		return lost
+		return Answer{Verdict: lost}
 	case r.failed:
-		return RefusedUnavailable
+		return Answer{Verdict: RefusedUnavailable}
 	case s.letGo(true):
-		return lost
+		return Answer{Verdict: lost}
 	case r.evict && c.Limits.OnFullEvict && s.evict(&r, policy, c, now):
-		return lost
+		return Answer{Verdict: lost}
 	}
-	return RefusedCapacity
+	return Answer{Verdict: RefusedCapacity, RetryAfter: s.retryAfter(&r, rows, c, now)}
 }
 
 // bucketFull frees what has expired in a bucket that takes no more. A second bucket
@@ -134,7 +135,7 @@ func (s *Shared) bucketFull(key string, b bucket, cas uint32, c *Claim, now Mono
 		return Answer{Verdict: lost}
 	}
 	s.tell(BucketFull, c.Policy)
-	return Answer{Verdict: RefusedCapacity}
+	return Answer{Verdict: RefusedCapacity, RetryAfter: retryBucket(b, c, now)}
 }
 
 // lose turns a call in flight whose holder is gone into an unknown outcome. ok is

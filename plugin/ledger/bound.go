@@ -27,6 +27,7 @@ func (l Layout) Most(namespace string, policies []Quota) (keys int, bytes int64)
 	add(l.Holders, 2+digits(l.Holders), holderSize)
 	add(l.Buckets, 2+digits(l.Buckets), headerSize)
 	add(l.Pages, 2+digits(l.Pages), pageHeader)
+	add(l.Pages, 2+digits(l.Pages), dueHeader)
 	entries := 0
 	for _, p := range policies {
 		lim := p.Limits
@@ -48,5 +49,7 @@ func (l Layout) Most(namespace string, policies []Quota) (keys int, bytes int64)
 	// worker may hold places in rows of nothing else, which a crash leaves until the next
 	// pass.
 	bytes += int64(len(policies)+2*entries+(levels+placesKept)*l.Holders) * pageRow
+	// What ends is written down for rows of entries only.
+	bytes += int64(len(policies)+2*entries) * dueRow
 	return keys, bytes
 }

@@ -88,6 +88,7 @@ type tally struct {
 type tallyRow struct {
 	key    uint64
 	counts counts
+	dues   dues
 	next   int32 // of the same page, plus one
 	seen   bool
 }
@@ -97,7 +98,7 @@ type policyCensus struct {
 	census Census
 }
 
-func (t *tally) add(page, pages int, key uint64, d counts) {
+func (t *tally) add(page, pages int, key uint64, e entry) {
 	if t.at == nil {
 		t.at, t.heads = map[uint64]int32{}, make([]int32, pages)
 	}
@@ -107,7 +108,8 @@ func (t *tally) add(page, pages int, key uint64, d counts) {
 		t.rows = append(t.rows, tallyRow{key: key, next: t.heads[page]})
 		t.at[key], t.heads[page] = i, i+1
 	}
-	t.rows[i].counts = t.rows[i].counts.plus(d)
+	t.rows[i].counts = t.rows[i].counts.plus(table[e.state()].counts)
+	t.rows[i].dues = t.rows[i].dues.with(e)
 }
 
 // take gives what was counted for a row, and marks it seen.
@@ -138,7 +140,7 @@ func (s *Shared) tallyBucket(b bucket, now Mono) {
 			return true
 		}
 		for _, row := range e.rows() {
-			w.tally.add(s.pageOf(row), s.layout.Pages, row, table[e.state()].counts)
+			w.tally.add(s.pageOf(row), s.layout.Pages, row, e)
 		}
 		c := w.tally.of(e.policy())
 		c.States[e.state()]++

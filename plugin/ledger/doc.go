@@ -10,6 +10,7 @@
 //
 //	sentinel    the salt of the hashes and the table's shape (shared.go)
 //	b/<n>       buckets of entries: the compare-and-swap that decides (record.go)
+//	d/<n>       when what a page counts ends, as the last sweep saw it (due.go)
 //	p/<n>       pages of counts, reserved before a bucket says so (page.go, quota.go)
 //	c/<n>       a ring's cursor; r/<n>/<m> the replies in it (ring.go, reply.go)
 //	h/<n>       holders and their signs of life (holder.go)

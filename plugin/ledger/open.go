@@ -3,10 +3,26 @@ package ledger
 // opened are the holds that this worker has given out and not yet taken back. A
 // settlement can be lost to a fault of our own, in the stream or in here: what is left
 // over then is found at the next tick, which never runs inside another call.
+//
+// Few are searched one after the other, which costs less than any index. Of many, a tick
+// asks for each, and so there is one.
 type opened struct {
 	list   []openHold
-	fences []uint64 // of the same, close together, to search in
+	fences []uint64         // of the same, close together, to search in
+	at     map[holdName]int // of the same, nil for few
+	looked int              // holds that searches have looked at, ever
 }
+
+// holdName is what tells one hold from all others.
+type holdName struct {
+	id    [32]byte
+	fence uint64
+}
+
+func (h *Hold) name() holdName { return holdName{h.ID, h.Fence} }
+
+// fewHolds is up to how many no index is kept.
+const fewHolds = 64
 
 type openHold struct {
 	hold  Hold
@@ -25,10 +41,27 @@ const (
 func (o *opened) add(h Hold, t Token) {
 	o.list = append(o.list, openHold{h, t, claiming})
 	o.fences = append(o.fences, h.Fence)
+	switch {
+	case o.at != nil:
+		o.at[h.name()] = len(o.list) - 1
+	case len(o.list) > fewHolds:
+		o.at = make(map[holdName]int, 2*fewHolds)
+		for i := range o.list {
+			o.at[o.list[i].hold.name()] = i
+		}
+	}
 }
 
 // find gives the place of a hold, -1 where there is none. The latest is often the one.
 func (o *opened) find(id *[32]byte, fence uint64) int {
+	if o.at != nil {
+		o.looked++
+		if i, ok := o.at[holdName{*id, fence}]; ok {
+			return i
+		}
+		return -1
+	}
+	o.looked += len(o.fences)
 	for i := len(o.fences) - 1; i >= 0; i-- {
 		if o.fences[i] == fence && o.list[i].hold.ID == *id {
 			return i
@@ -56,6 +89,16 @@ func (o *opened) remove(id *[32]byte, fence uint64) {
 		return
 	}
 	last := len(o.list) - 1
+	switch {
+	case o.at == nil:
+	case last <= fewHolds/2:
+		o.at = nil
+	default:
+		delete(o.at, holdName{*id, fence})
+		if i != last {
+			o.at[o.list[last].hold.name()] = i
+		}
+	}
 	o.list[i], o.fences[i] = o.list[last], o.fences[last]
 	o.list[last] = openHold{}
 	o.list, o.fences = o.list[:last], o.fences[:last]
@@ -66,6 +109,11 @@ func (s *Shared) holds(id *[32]byte, fence uint64) bool {
 	if s.open.get(id, fence) != nil {
 		return true
 	}
+	if s.waiting != nil {
+		s.open.looked++
+		return s.waiting[holdName{*id, fence}]
+	}
+	s.open.looked += len(s.pending)
 	for i := range s.pending {
 		if s.pending[i].hold.Fence == fence && s.pending[i].hold.ID == *id {
 			return true

@@ -49,6 +49,8 @@ type reservation struct {
 	failed  bool          // the table cannot tell
 	level   int           // the level that is full
 	evict   bool          // giving up a completed entry of it would help
+	tombs   bool          // what is full are its tombstones, none of them a reserved one
+	passing bool          // what is full comes back as calls in flight end
 	settled [levels]int32 // completed entries that the rows looked at know of
 }
 
@@ -85,7 +87,12 @@ func (s *Shared) reserveOne(r *reservation, level int, c change, l *Limits, epoc
 		r.settled[level] = main.entries - main.tombs
 		after := main.plus(c.delta)
 		over := func(d, after, limit int32) bool { return d > 0 && limit > 0 && after > limit }
-		if over(c.delta.inFlight, after.inFlight, caps.inFlight) || over(c.delta.tombs, after.tombs, caps.tombs) {
+		if over(c.delta.inFlight, after.inFlight, caps.inFlight) {
+			r.passing = true
+			return false
+		}
+		if over(c.delta.tombs, after.tombs, caps.tombs) {
+			r.tombs, r.passing = true, main.inFlight > 0
 			return false
 		}
 		if over(c.delta.entries, after.entries, caps.entries) {

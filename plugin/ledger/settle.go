@@ -13,6 +13,7 @@ type pendingSettle struct {
 	hold   Hold
 	event  Event
 	kept   kept
+	word   bool // the stream's own word, by Settle
 	trying bool
 	faults int // tries that ended in a fault of our own
 }
@@ -41,7 +42,7 @@ func (s *Shared) Settle(h Hold, o Outcome) Settled {
 	s.open.remove(&h.ID, h.Fence)
 	switch done {
 	case Pending:
-		s.pending = append(s.pending, pendingSettle{hold: h, event: o.Event, kept: k})
+		s.pending = append(s.pending, pendingSettle{hold: h, event: o.Event, kept: k, word: true})
 	case Fenced:
 		s.tell(LateFenced, h.Policy)
 	}
@@ -106,12 +107,18 @@ func (s *Shared) apply(h *Hold, ev Event, k kept) Settled {
 
 // retry tries again what the table would not take.
 func (s *Shared) retry() {
-	for i := 0; i < len(s.pending); {
+	stays, i := 0, 0
+	// After a fault too: what has not been tried, and what faulted, stays.
+	defer func() {
+		if stays < i {
+			s.pending = slices.Delete(s.pending, stays, i)
+		}
+	}()
+	for ; i < len(s.pending); i++ {
 		p := &s.pending[i]
 		if p.trying {
 			if p.faults++; p.faults == faultsBorne {
 				s.self = self{}
-				s.pending = slices.Delete(s.pending, i, i+1)
 				continue
 			}
 		}
@@ -120,13 +127,14 @@ func (s *Shared) retry() {
 		p.trying = false
 		switch {
 		case done == Pending:
-			i++
-			continue
+			s.pending[stays] = *p
+			stays++
 		case done == Applied && p.event == LoseLease:
 			s.tell(Orphaned, p.hold.Policy)
-		case done == Fenced && p.event < heldEvents && p.event != Release:
+		case done == Applied && p.word && s.late != nil:
+			s.late(p.hold.Policy, p.event)
+		case done == Fenced && p.word:
 			s.tell(LateFenced, p.hold.Policy)
 		}
-		s.pending = slices.Delete(s.pending, i, i+1)
 	}
 }

@@ -51,6 +51,7 @@ type Shared struct {
 	log    func(string)
 	live   func(Token) bool
 	count  func(Notice, string)
+	late   func(string, Event)
 	gaveUp func(string, time.Duration)
 	census func(string, Census)
 
@@ -66,6 +67,7 @@ type Shared struct {
 	buf, pageBuf, keyBuf []byte // scratch of one call
 	open                 opened
 	pending              []pendingSettle
+	waiting              map[holdName]bool // those in pending, while a sweep looks and they are many
 	places               places
 	sweep                sweep
 	sweeping             bool
@@ -84,7 +86,7 @@ func Open(env Env, namespace string, layout Layout) (*Shared, error) {
 	layout = layout.filled()
 	s := &Shared{
 		table: env.Table, now: env.Now, random: env.Random, log: env.Log,
-		live: env.Live, count: env.Count, gaveUp: env.GivenUp, census: env.Census,
+		live: env.Live, count: env.Count, late: env.Late, gaveUp: env.GivenUp, census: env.Census,
 		layout:     layout,
 		prefix:     "callonce/" + namespace + "/",
 		bucketKeys: make([]string, layout.Buckets),

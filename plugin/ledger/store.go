@@ -118,6 +118,8 @@ type Answer struct {
 	Hold    Hold  // for First
 	Reply   Reply // for Replay
 	Prior   Prior // of the entry that was found, also for a First that took one over
+	// RetryAfter, for RefusedCapacity, is when there may be room: from a second to a day.
+	RetryAfter time.Duration
 }
 
 // Prior says what is known of the call that a repeat repeats: what tells a repeat of
@@ -168,7 +170,7 @@ const (
 	// Orphaned: a call in flight lost its holder and became an unknown outcome.
 	Orphaned
 	// LateFenced: a settlement came from a hold that no longer held. Settle's result
-	// says so too, but for one that was tried again.
+	// says so too, but for one that was tried again; do not count that.
 	LateFenced
 	// BucketFull: a claim was refused although every limit had room.
 	BucketFull
@@ -190,6 +192,9 @@ type Env struct {
 	// Count is told what happened, with the policy's name, "" where this worker's
 	// configuration does not know it.
 	Count func(what Notice, policy string)
+	// Late is told of a settlement that Settle called Pending, when it is applied. What
+	// ends fenced instead is told as LateFenced.
+	Late func(policy string, ev Event)
 	// GivenUp is told the age of an entry, since its settlement, when it is evicted.
 	GivenUp func(policy string, age time.Duration)
 	// Census is told, once a pass of the sweep, what the table holds of a policy.

@@ -16,7 +16,7 @@ type Refusal struct {
 	Code       int
 	MayHaveRun string // of this key's intent: no, unknown, running, yes
 	Retry      string
-	RetryAfter int    // seconds for Retry-After, 0 = none
+	RetryAfter int    // seconds for Retry-After, 0 = none; of Capacity the least
 	Also       string // another specification's name for the same thing
 	Message    string
 	Advice     string // follows the message; %s stands for the tool that tells the state, if there is one
