@@ -32,6 +32,9 @@ type Guard struct {
 	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
 	late     map[*Stream]struct{} // judged; go on outside of their callbacks
 
+	adverts    int // answers that may gain an advert, and have not ended
+	advertHeld int // bytes that they hold
+
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
 	response mcp.Response

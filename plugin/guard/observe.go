@@ -54,6 +54,7 @@ var (
 	headersNotHeld = &metric{"callonce_headers_not_held_total", false, nil}
 	bucketsFull    = &metric{"callonce_buckets_full_total", false, nil}
 	foreignBytes   = &metric{"callonce_foreign_records_total", false, nil}
+	advertsLeftOut = &metric{"callonce_adverts_left_out_total", false, nil}
 
 	entries         = &metric{"callonce_entries", false, []string{"state"}}
 	replyBytes      = &metric{"callonce_reply_bytes", false, nil}

@@ -120,7 +120,7 @@ func (s *Stream) byHead(contentType, encoding string) (ledger.Event, bool) {
 func (s *Stream) ResponseBody(size int, end bool) Action {
 	defer s.containLate()
 	if s.stage == advertised {
-		s.passAdvert(size, end)
+		return s.passAdvert(size, end)
 	}
 	if s.stage != forwarded {
 		return Continue
@@ -145,7 +145,10 @@ func (s *Stream) ResponseBody(size int, end bool) Action {
 // ResponseTrailers ends an answer whose body callback never said so.
 func (s *Stream) ResponseTrailers() Action {
 	defer s.containLate()
-	if s.stage == forwarded {
+	switch s.stage {
+	case advertised:
+		s.endAdvert()
+	case forwarded:
 		s.reply.ended = true
 		s.atEnd()
 	}

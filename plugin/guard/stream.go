@@ -192,6 +192,8 @@ func (s *Stream) Done() {
 		s.leaveLedger()
 	case forwarded:
 		s.settleAtEnd()
+	case advertised:
+		s.dropAdvert()
 	}
 	s.stage = passing
 	s.letGo()
@@ -248,6 +250,7 @@ func (s *Stream) containHead(a *Action) {
 	s.g.fault(fault)
 	was := s.stage
 	s.stage = passing
+	s.failAdvert()
 	if was == forwarded {
 		s.bury()
 		if !s.policy.Observe {
@@ -264,9 +267,12 @@ func (s *Stream) containLate() {
 		return
 	}
 	s.g.fault(fault)
-	if s.stage == forwarded {
+	switch s.stage {
+	case forwarded:
 		s.stage = passing
 		s.bury()
+	case advertised:
+		s.failAdvert()
 	}
 }
 
