@@ -141,6 +141,23 @@ func TestAdvertisedWithoutPausing(t *testing.T) {
 	}
 }
 
+// What has gone on is not shown again by a pause.
+func TestAdvertisedPartOfAChunk(t *testing.T) {
+	w := newWorld(t)
+	r := &relay{exchange: w.send(w.worker(preset("forward", "")), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, user, "ada")}
+	r.begin(200, "text/event-stream", "transfer-encoding", "chunked")
+	note := `data: {"jsonrpc":"2.0","method":"n","params":"` + strings.Repeat("x", 3000) + "\"}\n\n"
+	r.data(note+"data: "+shortList[:9], false)
+	if r.got != note {
+		t.Fatalf("expected the whole event to go on, found %.300q", r.got)
+	}
+	r.data(shortList[9:]+"\n\n", false)
+	r.data("", true)
+	if !strings.HasPrefix(r.got, note+"data: "+withAdvert) || strings.Count(r.got, "xxx\"") != 1 {
+		t.Errorf("found %.300q", r.got[len(note):])
+	}
+}
+
 // A response that is reset cannot be flushed; a fault of our own can.
 func TestAdvertisedAndCut(t *testing.T) {
 	for name, cut := range map[string]func(r *relay) (want string){
