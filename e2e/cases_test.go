@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/callonce/callonce/e2e/envoytest"
@@ -14,6 +15,8 @@ func TestCases(t *testing.T) {
 }
 
 func TestCrowd(t *testing.T) { cases.Crowd(t, front{}) }
+
+func TestEnds(t *testing.T) { cases.Ends(t, front{}) }
 
 // front is a real Envoy, as the cases want it.
 type front struct{}
@@ -48,6 +51,9 @@ func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
 			}
 			if s.Canary != "" {
 				addCanary(e, s.Canary)
+			}
+			if s.HTTP2 {
+				maps.Copy(e.Object(envoytest.Clusters.To(0)...), http2only)
 			}
 		},
 	}

@@ -280,6 +280,8 @@ func TestCasesInASmallTable(t *testing.T) { Run(t, simulator{wasm: small}, again
 
 func TestCrowd(t *testing.T) { Crowd(t, simulator{}) }
 
+func TestEnds(t *testing.T) { Ends(t, simulator{}) }
+
 // The same where the host cannot hold headers. Cases 33 and 34 try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {
 	Run(t, notHeld{simulator{}}, func(c Case) bool { return again(c) && c.Number != 33 && c.Number != 34 })
