@@ -132,7 +132,7 @@ func (c *counts) fullName(k countKey) string {
 	label := func(name, value string) {
 		b.WriteString(name)
 		b.WriteString("=.=")
-		b.WriteString(strings.ReplaceAll(value, ";.;", "_"))
+		b.WriteString(labelValue(value))
 		b.WriteString(";.;")
 	}
 	if k.metric.namespace {
@@ -146,6 +146,16 @@ func (c *counts) fullName(k countKey) string {
 	}
 	b.WriteString(k.metric.name)
 	return b.String()
+}
+
+// labelValue spells a value so that what parts labels stands in none, nor comes to be where
+// one ends. A configuration, or a virtual host, chose it.
+func labelValue(value string) string {
+	value = strings.ReplaceAll(OneLine(value, len(value)), ";.;", "_")
+	if begun, ok := strings.CutSuffix(value, ";."); ok {
+		value = begun + "_"
+	}
+	return value
 }
 
 // label is the server's name for metrics.
@@ -165,9 +175,9 @@ func (s *Stream) outcome(o string) {
 	if s.call.tool != nil {
 		s.g.counts.add(s.label(), toolCalls, s.call.tool.Match, o)
 	}
-	s.host.SetState("callonce.outcome", o)
+	s.state("callonce.outcome", o)
 	if s.policy.Observe {
 		// Only where nothing came of the outcome: elsewhere it would cost and say nothing.
-		s.host.SetState("callonce.mode", "observe")
+		s.state("callonce.mode", "observe")
 	}
 }

@@ -235,7 +235,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
 		if id := s.g.response.ResultID(ptr); id != "" {
-			s.host.SetState("callonce.result_id", oneLine(id, maxPublished))
+			s.state("callonce.result_id", id)
 		}
 	}
 	if a == mcp.ToolError && s.call.tool.ReleaseToolError {

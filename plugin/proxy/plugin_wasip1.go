@@ -35,7 +35,7 @@ func (p *plugin) start(size uint32) bool {
 		}
 	}
 	g := guard.New(config, metrics{}, logLine)
-	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random, Log: logLine}, layout); err != nil {
+	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random}, layout); err != nil {
 		logText(logCritical, "the ledger cannot be kept: "+err.Error())
 		return false
 	}
@@ -78,7 +78,7 @@ func (p *plugin) end(s *stream) {
 }
 
 func logText(level uint32, line string) {
-	p, n := pText(line)
+	p, n := pText(guard.OneLine(line, len(line)))
 	_ = proxyLog(level, p, n) // there is nowhere else to say it
 }
 
