@@ -6,6 +6,7 @@ import (
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
 	"github.com/callonce/callonce/plugin/policy"
+	"github.com/callonce/callonce/plugin/scratch"
 )
 
 // strayKey is a key header on something that is no tool call. Many clients can only
@@ -127,7 +128,7 @@ func (s *Stream) fingerprint(r *mcp.Request, derived bool) [32]byte {
 	sum, buf := r.Fingerprint(s.g.buf, mcp.Shape{
 		BindID: s.policy.BindRequestID && !derived, Exclude: s.call.tool.Exclude, Round: s.call.tool.Round,
 	})
-	s.g.buf = buf
+	s.g.buf = scratch.Keep(buf)
 	return sum
 }
 
@@ -205,6 +206,7 @@ func (s *Stream) oversize(prefix int) Action {
 	}
 	noCall := s.head.mcpMethod != "" && s.head.mcpMethod != toolsCall
 	if !noCall && !p.HeaderKeysOnly {
+		defer s.g.request.Release()
 		body, err := s.host.RequestBody(prefix)
 		if err != nil || !s.g.request.CallsNoTool(body) {
 			return s.refuseTooLarge()
@@ -355,9 +357,10 @@ func (s *Stream) replay(r ledger.Reply) Action {
 		return s.pass()
 	}
 	body := mcp.AppendReplay(s.g.buf[:0], r.Message, r.IDStart, r.IDEnd, s.call.id)
-	s.g.buf = body
+	s.g.buf = scratch.Keep(body)
 	if s.policy.MarkMeta {
 		body = s.g.response.AppendMarked(nil, body)
+		s.g.response.Release()
 	}
 	contentType := "application/json"
 	if mcp.OnlyEvents(s.head.accept) {

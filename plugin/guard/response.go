@@ -197,6 +197,7 @@ func (s *Stream) readChunk(chunk []byte) {
 
 // readEvent looks at one event of a stream; true ends the reading.
 func (s *Stream) readEvent(data []byte) bool {
+	defer s.g.response.Release()
 	switch a := s.g.response.Read(data, s.call.id); a {
 	case mcp.NotOurs:
 		return false
@@ -211,6 +212,7 @@ func (s *Stream) readEvent(data []byte) bool {
 
 // judgeBody reads a whole JSON body. What comes after it is a part of no JSON text.
 func (s *Stream) judgeBody(body []byte) {
+	defer s.g.response.Release()
 	s.reply.body, s.reply.value.Done = nil, true
 	switch a := s.g.response.Read(body, s.call.id); a {
 	case mcp.NotOurs, mcp.Malformed:
@@ -290,4 +292,10 @@ func (s *Stream) settle(o ledger.Outcome) {
 	if s.g.store.Settle(s.hold, o) != ledger.Fenced {
 		s.g.counts.add(s.label(), settlements, hows[o.Event])
 	}
+	s.reply.letGo()
+}
+
+// letGo lets go of what was kept of the answer. What is still read of it needs nothing.
+func (r *readAlong) letGo() {
+	r.body, r.events = nil, mcp.Events{Cap: r.cap}
 }
