@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/callonce/callonce/e2e/envoytest"
@@ -20,6 +21,8 @@ func TestTypedClaims(t *testing.T) { cases.TypedClaims(t, front{}) }
 func TestJoinedNames(t *testing.T) { cases.JoinedNames(t, front{}) }
 
 func TestSteeringCookies(t *testing.T) { cases.SteeringCookies(t, front{}) }
+
+func TestEnds(t *testing.T) { cases.Ends(t, front{}) }
 
 // front is a real Envoy, as the cases want it.
 type front struct{}
@@ -57,6 +60,9 @@ func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
 			}
 			for _, name := range s.Hosts {
 				addHost(e, name)
+			}
+			if s.HTTP2 {
+				maps.Copy(e.Object(envoytest.Clusters.To(0)...), http2only)
 			}
 		},
 	}

@@ -34,16 +34,18 @@ func ext(name string, more map[string]any) map[string]any {
 	return out
 }
 
+// http2only are the members of a cluster that speaks HTTP/2 to its servers.
+var http2only = map[string]any{"typed_extension_protocol_options": map[string]any{
+	"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": ext("upstreams.http.v3.HttpProtocolOptions",
+		map[string]any{"explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{}}}),
+}}
+
 func troubles(t *testing.T) map[string]trouble {
 	silent := scripted(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	quick := scripted(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	breaker := func(what string) map[string]any {
 		return map[string]any{"circuit_breakers": map[string]any{"thresholds": []any{map[string]any{what: 0}}}}
 	}
-	http2only := map[string]any{"typed_extension_protocol_options": map[string]any{
-		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": ext("upstreams.http.v3.HttpProtocolOptions",
-			map[string]any{"explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{}}}),
-	}}
 	reset := func(code http2.ErrCode) trouble {
 		return trouble{cluster: http2only, server: framed(t, func(f *http2.Framer, stream uint32) bool {
 			return f.WriteRSTStream(stream, code) == nil

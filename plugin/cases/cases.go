@@ -24,6 +24,7 @@ type Setup struct {
 	Faults      bool          // the filter with faults to order (plugin/proxy/faults_wasip1.go)
 	Changes     bool          // Proxy.Change will be called
 	Drain       time.Duration // how long an old configuration goes on with its streams; 0 = a minute
+	HTTP2       bool          // spoken to the server, in the clear, where the host can: hostsim speaks HTTP/1.1
 	IdleTimeout time.Duration // ends a stream on which nothing moves; 0 = minutes
 
 	Routes  []Route  // besides the one named mcp, which takes what none of them does

@@ -34,7 +34,7 @@ type upstream struct {
 // newUpstream serves with answer until the test ends.
 func newUpstream(t testing.TB, answer func(w http.ResponseWriter, s seen)) *upstream {
 	u := &upstream{}
-	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the body never came whole: no server runs a tool on that
@@ -60,6 +60,10 @@ func newUpstream(t testing.TB, answer func(w http.ResponseWriter, s seen)) *upst
 		u.mu.Unlock()
 		answer(w, s)
 	}))
+	u.Config.Protocols = new(http.Protocols)
+	u.Config.Protocols.SetHTTP1(true)
+	u.Config.Protocols.SetUnencryptedHTTP2(true)
+	u.Start()
 	t.Cleanup(u.Close)
 	return u
 }

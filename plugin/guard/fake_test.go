@@ -19,6 +19,7 @@ type memory struct {
 	values map[string]cell
 	cas    uint32
 	broken bool // every call fails
+	lent   lent
 }
 
 type cell struct {
@@ -31,7 +32,7 @@ func (m *memory) Get(key string) ([]byte, uint32, bool, error) {
 		return nil, 0, false, errors.New("broken")
 	}
 	c, ok := m.values[key]
-	return slices.Clone(c.value), c.cas, ok, nil
+	return m.lent.lend(c.value), c.cas, ok, nil
 }
 
 func (m *memory) Set(key string, value []byte, cas uint32) (bool, error) {
@@ -111,8 +112,11 @@ func (w *world) worker(config string) *Guard {
 	return g
 }
 
-// fakeHost is the proxy as one stream sees it, and what was done to it.
+// fakeHost is the proxy as one stream sees it, and what was done to it. What it lends is
+// overwritten once it may not be used any more (poison_test.go).
 type fakeHost struct {
+	lent       lent // until the callback returns
+	head       lent // while the stream waits
 	request    [][2]string
 	body       []byte
 	response   [][2]string
@@ -129,6 +133,7 @@ type fakeHost struct {
 	woken    int
 	size     uint64
 	crowded  bool
+	bodyGone bool   // the response's body cannot be changed any more
 	panicsIn string // name of the method that panics once
 }
 
@@ -147,18 +152,19 @@ func (h *fakeHost) HasRequestHeader(name string) bool {
 
 func (h *fakeHost) RequestHeaders() ([][2]string, error) {
 	h.in("RequestHeaders")
-	return slices.Clone(h.request), nil
+	h.head.poison()
+	return h.head.lendLines(h.request), nil
 }
 
 func (h *fakeHost) RequestBody(size int) ([]byte, error) {
 	h.in("RequestBody")
-	return slices.Clone(h.body[:size]), nil
+	return h.lent.lend(h.body[:size]), nil
 }
 
 func (h *fakeHost) SetRequestHeader(name, value string) error {
 	h.in("SetRequestHeader")
 	_ = h.RemoveRequestHeader(name)
-	h.request = append(h.request, [2]string{name, value})
+	h.request = append(h.request, [2]string{strings.Clone(name), strings.Clone(value)})
 	return nil
 }
 
@@ -180,18 +186,21 @@ func (h *fakeHost) RemoveResponseHeader(name string) error {
 
 func (h *fakeHost) ReplaceResponseBody(chunk []byte) error {
 	h.in("ReplaceResponseBody")
+	if h.bodyGone {
+		return errors.New("out of reach")
+	}
 	h.chunk = slices.Clone(chunk)
 	return nil
 }
 
 func (h *fakeHost) ResponseHeaders() ([][2]string, error) {
 	h.in("ResponseHeaders")
-	return slices.Clone(h.response), nil
+	return h.lent.lendLines(h.response), nil
 }
 
 func (h *fakeHost) ResponseBody(size int) ([]byte, error) {
 	h.in("ResponseBody")
-	return slices.Clone(h.chunk[:size]), nil
+	return h.lent.lend(h.chunk[:size]), nil
 }
 
 func (h *fakeHost) Property(path []string) ([]byte, bool) {
@@ -199,14 +208,14 @@ func (h *fakeHost) Property(path []string) ([]byte, bool) {
 	if !ok && len(path) == 1 {
 		v, ok = h.state[path[0]]
 	}
-	return []byte(v), ok
+	return h.lent.lend([]byte(v)), ok
 }
 
 // Attribute gives what properties has; a value that is null there, and the whole of the metadata, come from metadata.
 func (h *fakeHost) Attribute(path []string) ([]byte, Presence) {
 	dotted := strings.Join(path, ".")
 	if dotted == "metadata" && h.metadata != nil {
-		return h.metadata, Present
+		return h.lent.lend(h.metadata), Present
 	}
 	v, ok := h.properties[dotted]
 	switch {
@@ -215,7 +224,7 @@ func (h *fakeHost) Attribute(path []string) ([]byte, Presence) {
 	case v == unreadableProperty:
 		return nil, Unreadable
 	}
-	return []byte(v), Present
+	return h.lent.lend([]byte(v)), Present
 }
 
 // unreadableProperty is the value of a property that the proxy cannot hand over.
@@ -230,7 +239,7 @@ func (h *fakeHost) Reply(status int, headers [][2]string, body []byte) error {
 	h.status, h.reply, h.headers = status, string(body), map[string]string{}
 	h.replies++
 	for _, l := range headers {
-		h.headers[l[0]] = l[1]
+		h.headers[strings.Clone(l[0])] = strings.Clone(l[1])
 	}
 	return nil
 }
@@ -255,7 +264,8 @@ func (h *fakeHost) header(name string) (values []string) {
 type exchange struct {
 	*fakeHost
 	t      testing.TB
-	stream *Stream
+	w      *world
+	stream driven
 	sent   bool // the request went on to the server
 }
 
@@ -270,7 +280,7 @@ func (w *world) send(g *Guard, body string, headers ...string) *exchange {
 }
 
 func (w *world) open(g *Guard, headers ...string) *exchange {
-	x := &exchange{t: w.t, fakeHost: &fakeHost{
+	x := &exchange{t: w.t, w: w, fakeHost: &fakeHost{
 		state: map[string]string{}, properties: map[string]string{"response.code_details": "via_upstream", "xds.virtual_host_name": "vh"},
 	}}
 	usual := map[string]string{":method": "POST", ":path": "/mcp?q=1", "content-type": "application/json", "accept": "application/json, text/event-stream", "accept-encoding": "gzip"}
@@ -286,7 +296,7 @@ func (w *world) open(g *Guard, headers ...string) *exchange {
 		}
 	}
 	streams++
-	x.stream = g.NewStream(streams, x)
+	x.drive(g.NewStream(streams, x))
 	return x
 }
 

@@ -38,6 +38,9 @@ type Guard struct {
 	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
 	late     map[*Stream]struct{} // judged; go on outside of their callbacks
 
+	adverts    int // answers that may gain an advert, and have not ended
+	advertHeld int // bytes that they hold
+
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
 	response mcp.Response
@@ -50,7 +53,8 @@ type Guard struct {
 // New makes the guard of a configuration. Open must follow.
 func New(config *policy.Config, m Metrics, log Log) *Guard {
 	g := &Guard{
-		config: config, log: log,
+		config:  config,
+		log:     func(text string) { log(OneLine(text, maxLogged)) },
 		counts:  newCounts(config.Namespace, m),
 		waiting: map[ledger.Token]*Stream{},
 		probing: map[*Stream]struct{}{},
@@ -65,9 +69,9 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 }
 
 // Open opens the ledger in the host's shared data. env needs what the worker alone
-// knows: table, clock, chance and log.
+// knows: table, clock and chance.
 func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
-	env.Live = g.isOpen
+	env.Live, env.Log = g.isOpen, g.log
 	env.Count, env.Late, env.Census, env.GivenUp = g.notice, g.settledLate, g.census, g.givenUp
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
@@ -185,14 +189,14 @@ func (g *Guard) tellMisnamed(h Host, name string) {
 	}
 	g.misnamed = append(g.misnamed, name)
 	route, _ := h.Property(propRouteName)
-	found := strconv.QuoteToASCII(name[:min(len(name), maxPublished)])
+	found := strconv.QuoteToASCII(OneLine(name, maxPublished))
 	switch {
 	case name == "null":
 		found = "no value" // or that word, which names no policy either
 	case len(name) == 8 && !isText(name) || len(name) == 1 && name[0] < ' ':
 		found = "a number or a boolean"
 	}
-	g.log("the metadata callonce/policy of the route " + strconv.QuoteToASCII(string(route[:min(len(route), maxPublished)])) +
+	g.log("the metadata callonce/policy of the route " + strconv.QuoteToASCII(OneLine(string(route), maxPublished)) +
 		": found " + found + ", expected \"off\" or the name of a policy, in quotes. Its tool calls are refused")
 }
 

@@ -111,7 +111,7 @@ func TestManyWithoutABody(t *testing.T) {
 	var open []*exchange
 	for range many {
 		x := w.open(g, "idempotency-key", "k", "content-length", "100")
-		x.stream = g.NewStream(streams, entered{x.fakeHost, &looks})
+		x.drive(g.NewStream(streams, entered{x.fakeHost, &looks}))
 		if x.stream.RequestHeaders(false) != Pause {
 			t.Fatal("headers were not held")
 		}
@@ -139,7 +139,7 @@ func TestNoLookOnceToldHeld(t *testing.T) {
 	looks := 0
 	for range 100 {
 		x := w.open(g, "idempotency-key", "k", "content-length", "100")
-		x.stream = g.NewStream(streams, entered{x.fakeHost, &looks})
+		x.drive(g.NewStream(streams, entered{x.fakeHost, &looks}))
 		x.stream.RequestHeaders(false)
 	}
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()

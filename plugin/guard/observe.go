@@ -59,6 +59,7 @@ var (
 	bucketsFull    = &metric{"callonce_buckets_full_total", false, nil}
 	claimedAhead   = &metric{"callonce_claimed_ahead_total", false, nil}
 	foreignBytes   = &metric{"callonce_foreign_records_total", false, nil}
+	advertsLeftOut = &metric{"callonce_adverts_left_out_total", false, nil}
 
 	entries         = &metric{"callonce_entries", false, []string{"state"}}
 	replyBytes      = &metric{"callonce_reply_bytes", false, nil}
@@ -132,7 +133,7 @@ func (c *counts) gauge(server string, m *metric, values ...string) Gauge {
 // labelValue gives a value in which nothing looks like the end of a label or the
 // beginning of another, also together with what follows it.
 func labelValue(value string) string {
-	value = strings.ReplaceAll(strings.ReplaceAll(value, ";.;", "_"), "=.=", "_")
+	value = strings.ReplaceAll(strings.ReplaceAll(OneLine(value, len(value)), ";.;", "_"), "=.=", "_")
 	if rest, cut := strings.CutSuffix(value, ";."); cut {
 		value = rest + "_"
 	}
@@ -179,9 +180,9 @@ func (s *Stream) outcome(o string) {
 	if s.call.tool != nil {
 		s.g.counts.add(s.label(), toolCalls, s.call.tool.Match, o)
 	}
-	s.host.SetState(stateOutcome, o)
+	s.state(stateOutcome, o)
 	if s.policy.Observe {
 		// Only where nothing came of the outcome: elsewhere it would cost and say nothing.
-		s.host.SetState(stateMode, modeObserve)
+		s.state(stateMode, modeObserve)
 	}
 }

@@ -31,6 +31,9 @@ const (
 // maxPublished is the most bytes of a name or an id that are published.
 const maxPublished = 128
 
+// maxLogged is the most bytes of a line of the log.
+const maxLogged = 4 << 10
+
 func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 	s.publishCall(r)
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
@@ -56,19 +59,26 @@ func (s *Stream) publishKeyless(r *mcp.Request) (ok bool) {
 
 // publishCall publishes what a call says of itself.
 func (s *Stream) publishCall(r *mcp.Request) {
-	s.host.SetState(stateTool, oneLine(view(r.Name), maxPublished))
-	s.host.SetState(stateRequest, view(s.call.id[:min(len(s.call.id), maxPublished)]))
+	s.state(stateTool, view(r.Name))
+	s.state(stateRequest, view(s.call.id))
 }
 
-// oneLine gives the whole characters in the first most bytes of a text, with a question
-// mark for each that could end a line of a log, or steer the terminal that shows it.
-func oneLine(text string, most int) string {
+// state publishes a value to access logs and traces.
+func (s *Stream) state(name, value string) {
+	s.host.SetState(name, OneLine(value, maxPublished))
+}
+
+// OneLine is what may be published of a text: all that goes to access logs, traces, logs
+// and metrics goes through it. It gives the whole characters in the first most bytes, with
+// a question mark for each that could end a line of a log, or steer what shows it, and
+// U+FFFD for what is not UTF-8. A text that needs no change is given as it is, not copied.
+func OneLine(text string, most int) string {
 	end := min(len(text), most)
-	for end < len(text) && !utf8.RuneStart(text[end]) {
+	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	text = text[:end]
-	if strings.IndexFunc(text, steers) < 0 {
+	if isPlain(text) || utf8.ValidString(text) && strings.IndexFunc(text, steers) < 0 {
 		return text
 	}
 	return strings.Map(func(c rune) rune {
@@ -79,15 +89,32 @@ func oneLine(text string, most int) string {
 	}, text)
 }
 
-// steers reports control characters, and what Unicode has to separate lines.
+// isPlain reports whether a text is printable ASCII, as most are.
+func isPlain(text string) bool {
+	for i := 0; i < len(text); i++ {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// steers reports control characters (C0, DEL and C1), what Unicode has to separate lines,
+// and what turns the direction of a text, so that it shows in another order than it has.
 func steers(c rune) bool {
-	return c < ' ' || c >= 0x7f && c < 0xa0 || c == '\u2028' || c == '\u2029'
+	switch {
+	case c < ' ', c >= 0x7f && c < 0xa0, c == '\u2028', c == '\u2029':
+		return true
+	case c == '\u061c', c == '\u200e', c == '\u200f', c >= '\u202a' && c <= '\u202e', c >= '\u2066' && c <= '\u2069':
+		return true
+	}
+	return false
 }
 
 func (s *Stream) publishHash(name string, of []byte) {
 	sum := sha256.Sum256(of)
 	s.g.buf = hex.AppendEncode(s.g.buf[:0], sum[:8])
-	s.host.SetState(name, view(s.g.buf))
+	s.state(name, view(s.g.buf))
 }
 
 // repeated counts and publishes what a repeat has in common with the first call.
@@ -97,14 +124,14 @@ func (s *Stream) repeated(a ledger.Answer) {
 		attempt = a.Prior.Attempt
 	}
 	if attempt > 0 {
-		s.host.SetState(stateAttempt, itoa(attempt))
+		s.state(stateAttempt, itoa(attempt))
 	}
 	if !a.Prior.Known || a.Verdict == ledger.RefusedConflict {
 		return
 	}
 	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), s.g.now())
 	s.g.counts.add(s.label(), duplicates, src)
-	s.host.SetState(stateSource, src)
+	s.state(stateSource, src)
 }
 
 // source tells which layer repeated a call, from what differs between the two.

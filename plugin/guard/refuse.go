@@ -16,14 +16,15 @@ const (
 // and holds nothing that the caller sent. A policy that observes only counts it.
 func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	s.outcome(outcomes[f.Type])
-	s.host.SetState(stateRefusal, f.Type)
+	s.state(stateRefusal, f.Type)
 	if s.policy.Observe {
 		return s.pass()
 	}
 	statusTool := ""
 	if s.call.tool != nil {
-		statusTool = s.call.tool.StatusTool
+		statusTool = OneLine(s.call.tool.StatusTool, len(s.call.tool.StatusTool))
 	}
+	detail = OneLine(detail, len(detail))
 	named := f.In(dialect(s.policy.Preset))
 	if s.call.derived {
 		named = named.WithoutKey()

@@ -8,6 +8,7 @@ import (
 	"github.com/callonce/callonce/plugin/ledger"
 	"github.com/callonce/callonce/plugin/mcp"
 	"github.com/callonce/callonce/plugin/policy"
+	"github.com/callonce/callonce/plugin/scratch"
 )
 
 // strayKey is a key header on something that is no tool call. Many clients can only
@@ -161,7 +162,7 @@ func (s *Stream) fingerprint(r *mcp.Request, derived bool) [32]byte {
 	sum, buf := r.Fingerprint(s.g.buf, mcp.Shape{
 		BindID: s.policy.BindRequestID && !derived, Exclude: s.call.tool.Exclude, Round: s.call.tool.Round,
 	})
-	s.g.buf = buf
+	s.g.buf = scratch.Keep(buf)
 	return sum
 }
 
@@ -200,6 +201,7 @@ func (s *Stream) intent(r *mcp.Request, place scoped, id, fingerprint [32]byte, 
 	}
 	s.g.buf = mcp.AppendID(s.g.buf[:0], s.call.id)
 	s.call.mark = ledger.Cancellation{Scope: c.Scope, Session: c.Session, Request: sketch(view(s.g.buf))}
+	s.g.buf = scratch.Keep(s.g.buf)
 	return c
 }
 
@@ -257,6 +259,7 @@ func (s *Stream) oversize(prefix int) Action {
 	}
 	noCall := s.head.mcpMethod != "" && s.head.mcpMethod != toolsCall
 	if !noCall && !p.HeaderKeysOnly {
+		defer s.g.request.Release()
 		body, err := s.host.RequestBody(prefix)
 		if err != nil || !s.g.request.CallsNoTool(body) {
 			return s.refuseTooLarge()
@@ -332,7 +335,7 @@ func (s *Stream) act(a ledger.Answer) Action {
 		return s.guardedAhead()
 	}
 	// Not sooner: until here an instance ahead may have said which key it holds.
-	s.host.SetState(stateKey, s.call.operation)
+	s.state(stateKey, s.call.operation)
 	s.repeated(a)
 	switch {
 	case a.Verdict == ledger.First:
@@ -374,7 +377,7 @@ func (s *Stream) forward(h ledger.Hold) Action {
 	}
 	s.outcome(outFirst)
 	if !s.call.derived && !s.policy.Observe && s.takesKeysOut() {
-		s.host.SetState(stateTaken, "true")
+		s.state(stateTaken, "true")
 	}
 	s.head = head{}
 	s.call.id, s.call.body, s.call.session = mcp.KeepID(s.call.id), nil, ""
@@ -423,9 +426,10 @@ func (s *Stream) replay(r ledger.Reply) Action {
 		return s.pass()
 	}
 	body := mcp.AppendReplay(s.g.buf[:0], r.Message, r.IDStart, r.IDEnd, s.call.id)
-	s.g.buf = body
+	s.g.buf = scratch.Keep(body)
 	if s.policy.MarkMeta {
 		body = s.g.response.AppendMarked(nil, body)
+		s.g.response.Release()
 	}
 	contentType := "application/json"
 	if mcp.OnlyEvents(s.head.accept) {

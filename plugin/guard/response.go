@@ -131,7 +131,7 @@ func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 func (s *Stream) ResponseBody(size int, end bool) Action {
 	defer s.containLate()
 	if s.stage == advertised {
-		s.passAdvert(size, end)
+		return s.passAdvert(size, end)
 	}
 	if s.stage != forwarded {
 		return Continue
@@ -145,7 +145,9 @@ func (s *Stream) ResponseBody(size int, end bool) Action {
 			s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
 			return Continue
 		}
-		s.readChunk(chunk)
+		if s.readChunk(chunk); r.settled && !r.events.Open() {
+			r.letGo()
+		}
 	}
 	if r.ended {
 		s.atEnd()
@@ -156,7 +158,10 @@ func (s *Stream) ResponseBody(size int, end bool) Action {
 // ResponseTrailers ends an answer whose body callback never said so.
 func (s *Stream) ResponseTrailers() Action {
 	defer s.containLate()
-	if s.stage == forwarded {
+	switch s.stage {
+	case advertised:
+		s.endAdvert()
+	case forwarded:
 		s.reply.ended = true
 		s.atEnd()
 	}
@@ -205,6 +210,7 @@ func (s *Stream) readChunk(chunk []byte) {
 // readEvent looks at one event of a stream, or at the beginning of one that is too long;
 // true ends the reading.
 func (s *Stream) readEvent(data []byte) bool {
+	defer s.g.response.Release()
 	switch {
 	case s.reply.settled:
 		return true
@@ -239,6 +245,7 @@ func (s *Stream) readBeginning(data []byte) bool {
 
 // judgeBody reads a whole JSON body. What comes after it is a part of no JSON text.
 func (s *Stream) judgeBody(body []byte) {
+	defer s.g.response.Release()
 	s.reply.body, s.reply.value.Done = mcp.Text{}, true
 	body = mcp.Trim(body)
 	switch a := s.g.response.Read(body, s.call.id); a {
@@ -268,7 +275,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
 		if id := s.g.response.ResultID(message, ptr); id != "" {
-			s.host.SetState("callonce.result_id", oneLine(id, maxPublished))
+			s.state("callonce.result_id", id)
 		}
 	}
 	if a == mcp.ToolError && s.call.tool.ReleaseToolError || a == mcp.Failed && s.policy.ReleasedError(s.call.tool, s.g.response.Code) {
@@ -332,4 +339,9 @@ func (s *Stream) settle(o ledger.Outcome) {
 	case ledger.Fenced:
 		s.reply.fenced = true
 	}
+}
+
+// letGo lets go of what was kept of the answer. What is still read of it needs nothing.
+func (r *readAlong) letGo() {
+	r.body, r.events = mcp.Text{}, mcp.Events{Cap: r.cap}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/callonce/callonce/canonical"
 	"github.com/callonce/callonce/plugin/mcp"
 	"github.com/callonce/callonce/plugin/policy"
+	"github.com/callonce/callonce/plugin/scratch"
 )
 
 // scoped is the part of the stored id that says whose call it is: nothing of one
@@ -74,9 +75,10 @@ func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
 		session.text = ""
 	}
 	t = canonical.AppendString(t, []byte(session.text))
-	s.g.scope, sc.text = t, t
+	s.g.scope, sc.text = scratch.Keep(t), t
 	s.g.buf = append(append(append(s.g.buf[:0], t[:server]...), ','), t[start:end]...)
 	sc.principal = s.g.digest(s.g.buf)
+	s.g.buf = scratch.Keep(s.g.buf)
 	sc.scope = s.g.digest(t)
 	return sc, nil, ""
 }
@@ -224,7 +226,7 @@ func (s *Stream) appendCredentials(dst []byte) []byte {
 	if d, ok := s.host.Property(propPeerDigest); ok && len(d) > 0 {
 		add('p', string(d))
 	}
-	s.g.buf = b
+	s.g.buf = scratch.Keep(b)
 	if len(b) == 0 {
 		return append(dst, noCredentials...)
 	}
@@ -270,7 +272,7 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 	}
 	b = canonical.AppendString(b, key)
 	b = append(b, ']')
-	s.g.buf = b
+	s.g.buf = scratch.Keep(b)
 	return sha256.Sum256(b)
 }
 

@@ -204,6 +204,8 @@ func (s *Stream) Done() {
 		s.leaveLedger()
 	case forwarded:
 		s.settleAtEnd()
+	case advertised:
+		s.dropAdvert()
 	}
 	s.stage = passing
 	s.letGo()
@@ -260,6 +262,7 @@ func (s *Stream) containHead(a *Action) {
 	s.g.fault(fault)
 	was := s.stage
 	s.stage = passing
+	s.failAdvert()
 	if was == forwarded {
 		s.bury()
 		if !s.policy.Observe {
@@ -276,9 +279,12 @@ func (s *Stream) containLate() {
 		return
 	}
 	s.g.fault(fault)
-	if s.stage == forwarded {
+	switch s.stage {
+	case forwarded:
 		s.stage = passing
 		s.bury()
+	case advertised:
+		s.failAdvert()
 	}
 }
 

@@ -1,6 +1,10 @@
 package ledger
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/callonce/callonce/plugin/scratch"
+)
 
 // Replies lie in rings of fixed pieces, one ring for each policy. A cursor goes
 // round; a reply takes whole pieces and overwrites the oldest, so that shedding by
@@ -75,6 +79,7 @@ func (s *Shared) keep(h *Hold, r *Reply) (p place, ok bool) {
 			return place{}, false
 		}
 	}
+	defer func() { s.buf = scratch.Keep(s.buf) }()
 	s.buf = r.appendTo(s.buf[:0], &h.ID, h.Fence)
 	if done, err := s.table.Set(s.replyKey(h.Budget.Ring, at), s.buf, 0); err != nil || !done {
 		return place{}, false

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/callonce/callonce/canonical"
+	"github.com/callonce/callonce/plugin/scratch"
 )
 
 // Kind is what a request's body turned out to be.
@@ -258,6 +259,7 @@ const keptScratch = 256 << 10
 // Release lets go of the body, and of what a huge one made the reader grow to.
 func (r *Request) Release() {
 	r.ID, r.Name = nil, nil
+	r.keys = scratch.Keep(r.keys)
 	r.doc.Shrink(keptScratch)
 }
 

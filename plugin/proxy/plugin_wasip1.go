@@ -35,7 +35,7 @@ func (p *plugin) start(size uint32) bool {
 		}
 	}
 	g := guard.New(config, metrics{}, logLine)
-	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random, Log: logLine}, layout); err != nil {
+	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random}, layout); err != nil {
 		logText(logCritical, "the ledger cannot be kept: "+err.Error())
 		return false
 	}
@@ -45,40 +45,12 @@ func (p *plugin) start(size uint32) bool {
 		logText(logCritical, "no ticks: "+st.Error())
 		return false
 	}
-	p.guard = g
+	p.guard, p.host = g, hostOf
 	return true
 }
 
-// spareStreams is how many streams that are over a plugin keeps.
-const spareStreams = 128
-
-// begin gives a stream, a used one where there is one.
-func (p *plugin) begin(id uint32) *stream {
-	s := p.spare
-	if s == nil {
-		s = &stream{id: id, plugin: p}
-		s.guard = p.guard.NewStream(id, hostOf(s))
-		return s
-	}
-	p.spare, s.next = s.next, nil
-	p.kept--
-	s.id, s.held = id, 0
-	s.guard.Reuse(id)
-	return s
-}
-
-// end takes back a stream that nobody will ask for again.
-func (p *plugin) end(s *stream) {
-	s.letHeadGo()
-	if p.kept == spareStreams {
-		return
-	}
-	s.next, p.spare = p.spare, s
-	p.kept++
-}
-
 func logText(level uint32, line string) {
-	p, n := pText(line)
+	p, n := pText(guard.OneLine(line, len(line)))
 	_ = proxyLog(level, p, n) // there is nowhere else to say it
 }
 

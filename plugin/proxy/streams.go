@@ -41,9 +41,38 @@ func (s *stream) letHeadGo() {
 type plugin struct {
 	id    uint32 // of its context
 	guard *guard.Guard
+	host  func(*stream) guard.Host // what the guard sees of a stream
 	waker waker
 	spare *stream // streams that are over, to be used again
 	kept  int     // their number
+}
+
+// spareStreams is how many streams that are over a plugin keeps.
+const spareStreams = 128
+
+// begin gives a stream, a used one where there is one.
+func (p *plugin) begin(id uint32) *stream {
+	s := p.spare
+	if s == nil {
+		s = &stream{id: id, plugin: p}
+		s.guard = p.guard.NewStream(id, p.host(s))
+		return s
+	}
+	p.spare, s.next = s.next, nil
+	p.kept--
+	s.id, s.held = id, 0
+	s.guard.Reuse(id)
+	return s
+}
+
+// end takes back a stream that nobody will ask for again.
+func (p *plugin) end(s *stream) {
+	s.letHeadGo()
+	if p.kept == spareStreams {
+		return
+	}
+	s.next, p.spare = p.spare, s
+	p.kept++
 }
 
 // waker wakes its own plugin context through a shared queue. A queue belongs to the
