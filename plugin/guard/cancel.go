@@ -13,14 +13,33 @@ import (
 // mostWatched is the longest body, in bytes, that is looked at while it passes.
 const mostWatched = 8 << 10
 
-// watch lets a request go on of which a policy needs nothing, and looks for a
-// cancellation in its body while it passes. Nothing is held.
+// watch lets a request go on of which a policy needs nothing. Where calls of the policy
+// are in flight, in whatever worker, it looks for a cancellation in the body while that
+// passes: nothing is held. What the headers say must be taken now; once they have gone on
+// they are out of reach.
 func (s *Stream) watch(end bool) Action {
-	a := s.pass()
-	if !end {
-		s.stage = watching
+	if !end && s.g.marks.Runs(s.policy.Name) && s.mayCancel() {
+		if place, refusal, _ := s.scopeOf(); refusal == nil {
+			mark := ledger.Cancellation{Scope: place.scope, Session: sketch(s.call.session)}
+			a := s.pass()
+			s.stage, s.call.mark, s.call.session = watching, mark, ""
+			return a
+		}
 	}
-	return a
+	return s.pass()
+}
+
+// mayCancel reports whether the headers are those of a message that can be read.
+func (s *Stream) mayCancel() bool {
+	if s.head.lines == nil {
+		lines, err := s.host.RequestHeaders()
+		if err != nil {
+			return false
+		}
+		s.head = readHead(lines, s.policy)
+	}
+	h := &s.head
+	return h.isPost() && h.isJSON() && mcp.IsIdentity(h.encoding) && h.length <= mostWatched
 }
 
 // watchBody takes a part of such a body. The mark is set before the last byte of the
@@ -55,29 +74,26 @@ func (s *Stream) markIn(body []byte) {
 	r := &s.g.request
 	defer r.Release()
 	r.Read(body, nil)
-	s.markCancelled(r)
+	s.mark(r)
 }
 
-// markCancelled marks the calls that a body cancels.
+// mark marks the calls of the caller that a body cancels.
+func (s *Stream) mark(r *mcp.Request) {
+	r.EachCancelled(func(id []byte) {
+		s.call.mark.Request = sketch(string(id))
+		s.g.marks.Cancel(s.call.mark)
+	})
+}
+
+// markCancelled is mark for a request whose headers are still there. Whoever has no scope
+// has no calls in it.
 func (s *Stream) markCancelled(r *mcp.Request) {
-	var calls []uint64
-	r.EachCancelled(func(id []byte) { calls = append(calls, sketch(string(id))) })
-	if len(calls) == 0 || s.policy == misnamed {
+	if s.policy == misnamed || !r.Cancels() {
 		return
 	}
-	if s.head.lines == nil {
-		lines, err := s.host.RequestHeaders()
-		if err != nil {
-			return
-		}
-		s.head = readHead(lines, s.policy)
-	}
-	place, refusal, _ := s.scopeOf()
-	if refusal != nil {
-		return // whoever has no scope has no calls in it
-	}
-	for _, call := range calls {
-		s.g.marks.Cancel(ledger.Cancellation{Scope: place.scope, Session: sketch(s.call.session), Request: call})
+	if place, refusal, _ := s.scopeOf(); refusal == nil {
+		s.call.mark = ledger.Cancellation{Scope: place.scope, Session: sketch(s.call.session)}
+		s.mark(r)
 	}
 }
 

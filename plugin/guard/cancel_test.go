@@ -180,6 +180,7 @@ func (x *exchange) inPieces(body string, size int) {
 	}
 	x.body = []byte(body)
 	x.sent = x.stream.RequestHeaders(false) == Continue
+	x.gone = x.sent
 	for at := 0; at < len(body) && x.status == 0; at += size {
 		end := min(at+size, len(body))
 		if x.sent {
@@ -230,17 +231,33 @@ func TestMarksDoNotLast(t *testing.T) {
 	}
 }
 
-// Nothing is read of what passes but a small body's bytes: neither headers nor scope.
+// Where nothing is in flight, nothing is read of what passes. Where something is, what
+// passes is over with its body.
 func TestWatchingCostsLittle(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(headerKeys)
-	for _, body := range []string{toolCall("1", `{}`), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, strings.Repeat("x", 20000)} {
+	g, other := w.worker(headerKeys), w.worker(headerKeys)
+	bodies := []string{toolCall("1", `{}`), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, strings.Repeat("x", 20000)}
+	for _, body := range bodies {
 		x := w.open(g)
 		x.panicsIn = "RequestHeaders"
-		x.inPieces(body, 0)
+		x.sent = x.stream.RequestHeaders(false) == Continue
 		x.wantSent()
 		if x.panicsIn == "" || !x.stream.Finished() {
 			t.Errorf("%.60s: headers were read, or the stream is not over", body)
 		}
+	}
+	w.send(other, toolCall("9", `{}`), "idempotency-key", "k").wantSent()
+	for _, body := range bodies {
+		x := w.open(g)
+		x.body = []byte(body)
+		x.sent = x.stream.RequestHeaders(false) == Continue
+		x.gone = true
+		if x.stream.Finished() {
+			t.Errorf("%.60s: not looked at", body)
+		}
+		if x.stream.RequestBody(len(body), true) == Pause || !x.stream.Finished() || x.stream.watched != nil {
+			t.Errorf("%.60s: held, or the stream is not over", body)
+		}
+		x.wantSent()
 	}
 }

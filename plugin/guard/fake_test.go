@@ -135,6 +135,7 @@ type fakeHost struct {
 	crowded  bool
 	bodyGone bool   // the response's body cannot be changed any more
 	panicsIn string // name of the method that panics once
+	gone     bool   // the headers went on: they are out of reach
 }
 
 func (h *fakeHost) in(method string) {
@@ -151,7 +152,9 @@ func (h *fakeHost) HasRequestHeader(name string) bool {
 }
 
 func (h *fakeHost) RequestHeaders() ([][2]string, error) {
-	h.in("RequestHeaders")
+	if h.in("RequestHeaders"); h.gone {
+		return nil, errors.New("out of reach")
+	}
 	h.head.poison()
 	return h.head.lendLines(h.request), nil
 }
@@ -304,7 +307,10 @@ func (w *world) open(g *Guard, headers ...string) *exchange {
 func (x *exchange) arrive(body string) {
 	x.body = []byte(body)
 	if x.stream.RequestHeaders(body == "") == Continue {
-		x.sent = true
+		x.sent, x.gone = true, true
+		if body != "" && x.stream.RequestBody(len(body), true) == Pause {
+			x.t.Fatal("a request that goes on was held")
+		}
 		return
 	}
 	if x.status != 0 || body == "" {

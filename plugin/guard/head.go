@@ -92,6 +92,12 @@ func (h *head) one(name string) (value string, lines int) {
 	return value, lines
 }
 
+// isPost reports the method. Methods are case-sensitive, but not to every server, and over
+// HTTP/2 a proxy passes them on as they are.
+func (h *head) isPost() bool { return strings.EqualFold(h.method, "POST") }
+
+func (h *head) isJSON() bool { return h.types > 0 && h.json == h.types }
+
 // class is what the headers alone say (rules 1 to 3 of the contract's order).
 type class uint8
 
@@ -122,10 +128,7 @@ func (s *Stream) keyless() bool {
 // classify decides by the headers.
 func (s *Stream) classify() class {
 	p, h := s.policy, &s.head
-	// Methods are case-sensitive, but not to every server, and over HTTP/2 a proxy passes
-	// them on as they are.
-	post := strings.EqualFold(h.method, "POST")
-	isJSON := h.types > 0 && h.json == h.types
+	post, isJSON := h.isPost(), h.isJSON()
 	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
 	switch {
 	case !p.MustGuard && !h.keyed && (p.HeaderKeysOnly && !p.Advertise || noCall):

@@ -101,8 +101,8 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	s.head = readHead(lines, s.policy)
 	switch s.classify() {
 	case pass:
-		if a := s.passWith(s.head.mcpMethod); s.stage == advertised {
-			return a
+		if advertises(s.policy, s.head.mcpMethod) != "" {
+			return s.passWith(s.head.mcpMethod)
 		}
 		return s.watch(end)
 	case stray:

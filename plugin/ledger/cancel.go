@@ -12,6 +12,9 @@ type Cancellation struct {
 
 // Marks remembers which calls were cancelled, for all workers of a process.
 type Marks interface {
+	// Runs reports whether a policy may have a call in flight, in whatever worker. It costs
+	// one look into the table.
+	Runs(policy string) bool
 	// Cancel marks a call, if its scope has any in flight. Call it before the server is
 	// told.
 	Cancel(Cancellation)
@@ -123,16 +126,25 @@ func (s *Shared) Cancelled(c Cancellation, claimed Mono) bool {
 	return i >= 0 && Mono(le.Uint64(m.at(i)[offMarkSetAt:])) >= claimed
 }
 
-// runsAny reports whether the scope has a call in flight under some policy: a row never
-// says less than there are.
+// Runs implements Marks.
+func (s *Shared) Runs(policy string) bool {
+	return s.rowRuns(rowsOf(s.policies.digest(policy), 0, 0)[atPolicy])
+}
+
+// rowRuns reports whether a row counts calls in flight: it never says less than there are.
+func (s *Shared) rowRuns(row uint64) bool {
+	p, _, ok := s.readPage(s.pageOf(row))
+	if !ok {
+		return true
+	}
+	at := findRow(p.rows(), row)
+	return at >= 0 && countsAt(p.rows()[at+offMain:]).inFlight > 0
+}
+
+// runsAny reports whether the scope has a call in flight under some policy.
 func (s *Shared) runsAny(c *Cancellation) bool {
 	for _, policy := range s.policies.digests {
-		row := rowsOf(policy, 0, c.Scope)[atScope]
-		p, _, ok := s.readPage(s.pageOf(row))
-		if !ok {
-			return true
-		}
-		if at := findRow(p.rows(), row); at >= 0 && countsAt(p.rows()[at+offMain:]).inFlight > 0 {
+		if s.rowRuns(rowsOf(policy, 0, c.Scope)[atScope]) {
 			return true
 		}
 	}

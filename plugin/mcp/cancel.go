@@ -12,6 +12,12 @@ const cancelled = "notifications/cancelled"
 // at the cost of a search. Only one that spells plain letters as escapes deceives it.
 func MayCancel(body []byte) bool { return bytes.Contains(body, []byte("cancelled")) }
 
+// Cancels reports whether the body cancels any request.
+func (r *Request) Cancels() (any bool) {
+	r.EachCancelled(func([]byte) { any = true })
+	return any
+}
+
 // EachCancelled calls f with the id, in canonical form, of each request that the body
 // cancels: one notification, or those of a batch. Names count in any case, and where one is
 // there twice both do: some servers read so. Of a body with a defect what stands before it
