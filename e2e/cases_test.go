@@ -21,6 +21,8 @@ func TestJoinedNames(t *testing.T) { cases.JoinedNames(t, front{}) }
 
 func TestSteeringCookies(t *testing.T) { cases.SteeringCookies(t, front{}) }
 
+func TestForgetting(t *testing.T) { cases.Forgetting(t, front{}) }
+
 // front is a real Envoy, as the cases want it.
 type front struct{}
 

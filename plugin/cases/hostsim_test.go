@@ -287,6 +287,8 @@ func TestJoinedNames(t *testing.T) { JoinedNames(t, simulator{}) }
 
 func TestSteeringCookies(t *testing.T) { SteeringCookies(t, simulator{}) }
 
+func TestForgetting(t *testing.T) { Forgetting(t, simulator{}) }
+
 // The same where the host cannot hold headers. Cases 33 and 34 try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {
 	Run(t, notHeld{simulator{}}, func(c Case) bool { return again(c) && c.Number != 33 && c.Number != 34 })
