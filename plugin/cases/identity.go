@@ -82,9 +82,10 @@ func Authority(virtualHost string) string {
 // JoinedNames has two servers without a name whose virtual host and policy, joined, are
 // one text.
 func JoinedNames(t *testing.T, f Front) {
-	const config = `{"namespace":"cases","policies":{"b/c":{"anonymous":true},"c":{"anonymous":true}},"routes":{"other":"c"},"default":"b/c"}`
+	const config = `{"namespace":"cases","policies":{"b/c":{"anonymous":true},"c":{"anonymous":true},
+		"odd":{"server":"x;.;outcome=.=y","anonymous":true}},"routes":{"other":"c","odd":"odd"},"default":"b/c"}`
 	u := newUpstream(t, asJSON)
-	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Routes: []Route{{When: "other"}}, Hosts: []string{"a", "a/b"}})
+	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Routes: []Route{{When: "other"}, {When: "odd"}}, Hosts: []string{"a", "a/b"}})
 	c := newClient(t, p)
 	one := func() reply { return c.call("1", "charge", `{}`, "k", "Host", Authority("a")) }
 	two := func() reply { return c.call("1", "charge", `{}`, "k", "Host", Authority("a/b"), "X-Route", "other") }
@@ -100,7 +101,8 @@ func JoinedNames(t *testing.T, f Front) {
 		t.Errorf("expected %s, found %s", other.Body, again.Body)
 	}
 	wantRuns(t, u, 2)
-	for _, label := range []string{"a/b~1c", "a~1b/c"} {
+	wantFirst(t, c.call("1", "charge", `{}`, "k", "X-Route", "odd"))
+	for _, label := range []string{"a/b~1c", "a~1b/c", "x%3B.%3Boutcome%3D.%3Dy"} {
 		wantCount(t, p, "mcp_gateway_idempotency_total", map[string]string{"server": label, "outcome": "first"}, 1)
 	}
 }

@@ -131,7 +131,7 @@ func (c *counts) fullName(k countKey) string {
 	label := func(name, value string) {
 		b.WriteString(name)
 		b.WriteString("=.=")
-		b.WriteString(strings.ReplaceAll(value, ";.;", "_"))
+		b.WriteString(labelEscapes.Replace(value))
 		b.WriteString(";.;")
 	}
 	if k.metric.namespace {
@@ -146,6 +146,10 @@ func (c *counts) fullName(k countKey) string {
 	b.WriteString(k.metric.name)
 	return b.String()
 }
+
+// labelEscapes keeps what labels are told apart by out of their values, each value as its own:
+// with the same stand-in for all, two servers would share a counter.
+var labelEscapes = strings.NewReplacer("%", "%25", ";", "%3B", "=", "%3D")
 
 // label is the server's name for metrics.
 func (s *Stream) label() string {
