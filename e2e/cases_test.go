@@ -24,6 +24,8 @@ func TestSteeringCookies(t *testing.T) { cases.SteeringCookies(t, front{}) }
 
 func TestEnds(t *testing.T) { cases.Ends(t, front{}) }
 
+func TestForgetting(t *testing.T) { cases.Forgetting(t, front{}) }
+
 // front is a real Envoy, as the cases want it.
 type front struct{}
 

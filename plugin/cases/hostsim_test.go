@@ -287,6 +287,8 @@ func TestJoinedNames(t *testing.T) { JoinedNames(t, simulator{}) }
 
 func TestSteeringCookies(t *testing.T) { SteeringCookies(t, simulator{}) }
 
+func TestForgetting(t *testing.T) { Forgetting(t, simulator{}) }
+
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
 
 // The same where the host cannot hold headers. Some cases try both by themselves.

@@ -2,9 +2,11 @@ package cases
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 )
 
@@ -48,12 +50,19 @@ func TypedClaims(t *testing.T, f Front) {
 		}
 	}
 	wantRuns(t, u, len(scopes))
+	if again := as(`{"org_id":""}`).call("1", "charge", `{}`, "k"); again.Header.Get("Idempotency-Replayed") == "" {
+		t.Error("an empty claim is another scope than none")
+	}
 	const org = "metadata:envoy.filters.http.jwt_authn/payload/org_id"
 	for claims, is := range map[string]string{
 		`{"org_id":["a"]}`: "a list", `{"org_id":[]}`: "a list", `{"org_id":{"a":"b"}}`: "an object", `{"org_id":{"a":null}}`: "an object", `{"org_id":null}`: "null",
 		`{"org_id":9007199254740993}`: "a number of 2^53 or more",
 	} {
 		r := as(claims).call("1", "charge", `{}`, "k")
+		if r.Status != 400 {
+			t.Errorf("%s: expected a refusal, found %d %s", claims, r.Status, r.Body)
+			continue
+		}
 		if refused := wantRefusal(t, r, 400, "idempotency_requires_verified_identity"); !strings.Contains(refused.Error.Message, `"`+org+`" is `+is) {
 			t.Errorf("%s: expected a word on %s that is %s, found %s", claims, org, is, refused.Error.Message)
 		}
@@ -74,9 +83,10 @@ func Authority(virtualHost string) string {
 // JoinedNames has two servers without a name whose virtual host and policy, joined, are
 // one text.
 func JoinedNames(t *testing.T, f Front) {
-	const config = `{"namespace":"cases","policies":{"b/c":{"anonymous":true},"c":{"anonymous":true}},"routes":{"other":"c"},"default":"b/c"}`
+	const config = `{"namespace":"cases","policies":{"b/c":{"anonymous":true},"c":{"anonymous":true},
+		"odd":{"server":"x;.;outcome=.=y","anonymous":true}},"routes":{"other":"c","odd":"odd"},"default":"b/c"}`
 	u := newUpstream(t, asJSON)
-	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Routes: []Route{{When: "other"}}, Hosts: []string{"a", "a/b"}})
+	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Routes: []Route{{When: "other"}, {When: "odd"}}, Hosts: []string{"a", "a/b"}})
 	c := newClient(t, p)
 	one := func() reply { return c.call("1", "charge", `{}`, "k", "Host", Authority("a")) }
 	two := func() reply { return c.call("1", "charge", `{}`, "k", "Host", Authority("a/b"), "X-Route", "other") }
@@ -92,7 +102,8 @@ func JoinedNames(t *testing.T, f Front) {
 		t.Errorf("expected %s, found %s", other.Body, again.Body)
 	}
 	wantRuns(t, u, 2)
-	for _, label := range []string{"a/b~1c", "a~1b/c"} {
+	wantFirst(t, c.call("1", "charge", `{}`, "k", "X-Route", "odd"))
+	for _, label := range []string{"a/b~1c", "a~1b/c", "x%3B.%3Boutcome%3D.%3Dy"} {
 		wantCount(t, p, "mcp_gateway_idempotency_total", map[string]string{"server": label, "outcome": "first"}, 1)
 	}
 }
@@ -140,4 +151,52 @@ func SteeringCookies(t *testing.T, f Front) {
 		wantFirst(t, c.call("3", "charge", `{}`, "k", cookie(lines...)...))
 	}
 	wantRuns(t, u, 2+len(strangers))
+}
+
+// Forgetting changes the configuration in ways that make strangers of keys, and in ways that
+// do not. Each of the former is said in the log, once, by whichever of the workers comes to it.
+func Forgetting(t *testing.T, f Front) {
+	const config = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"]}},"default":"p"}`
+	u := newUpstream(t, asJSON)
+	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Changes: true, Workers: 2})
+	call := func() reply { return newClient(t, p).call("1", "charge", `{}`, "k", "X-User", "ada", "X-Tenant", "t") }
+	wantFirst(t, call())
+	const word = "what keys hang on: "
+	said := func(want int, member string) {
+		t.Helper()
+		var n int
+		for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if n = strings.Count(p.Logs(), word); n >= want {
+				break
+			}
+		}
+		if n != want || member != "" && !strings.Contains(p.Logs(), word+member) {
+			t.Errorf("said %d times, expected %d, of %s: %s", n, want, member, p.Logs())
+		}
+	}
+	runs := 1
+	for i, c := range []struct{ old, new, member string }{
+		{`"namespace":"cases",`, ``, "/namespace."},
+		{`"server":"s"`, `"server":"renamed"`, "/policies/p/server."},
+		{`"server":"s",`, ``, "/policies/p/server."},
+		{`["header:x-user"]`, `["header:x-user"],"scope":["header:x-tenant"]`, "/policies/p/scope."},
+		{`"server":"s"`, `"server":"s","key_per_tool":true`, "/policies/p/key_per_tool."},
+	} {
+		p.Change(t, strings.Replace(config, c.old, c.new, 1), false)
+		said(2*i+1, c.member)
+		wantFirst(t, call())
+		runs++
+		wantRuns(t, u, runs)
+		// The way back is such a change too, and the first key is found again. It has a ttl of
+		// its own: Envoy starts nothing anew for a configuration that it still drains.
+		p.Change(t, strings.Replace(config, `"server":"s"`, fmt.Sprintf(`"server":"s","ttl":"%ds"`, 301+i), 1), false)
+		said(2*i+2, c.member)
+		wantReplay(t, call())
+	}
+	p.Change(t, strings.Replace(config, `"server":"s"`, `"server":"s","ttl":"2m","lease":"9s","limits":{"entries":9},"tools":[{"match":"charge","guard":"required"}]`, 1), false)
+	wantReplay(t, call())
+	p.Change(t, strings.NewReplacer(`"p":{`, `"q":{`, `"default":"p"`, `"default":"q"`).Replace(config), false)
+	wantReplay(t, call())
+	wantRuns(t, u, runs)
+	said(10, "")
 }

@@ -130,16 +130,6 @@ func (c *counts) gauge(server string, m *metric, values ...string) Gauge {
 	return gauge
 }
 
-// labelValue gives a value in which nothing looks like the end of a label or the
-// beginning of another, also together with what follows it.
-func labelValue(value string) string {
-	value = strings.ReplaceAll(strings.ReplaceAll(OneLine(value, len(value)), ";.;", "_"), "=.=", "_")
-	if rest, cut := strings.CutSuffix(value, ";."); cut {
-		value = rest + "_"
-	}
-	return value
-}
-
 // fullName spells labels as label=.=value;.; in front of the name, which the
 // proxy's stats_tags take apart again (facts measured on Envoy 1.40).
 func (c *counts) fullName(k countKey) string {
@@ -147,7 +137,7 @@ func (c *counts) fullName(k countKey) string {
 	label := func(name, value string) {
 		b.WriteString(name)
 		b.WriteString("=.=")
-		b.WriteString(labelValue(value))
+		b.WriteString(labelEscapes.Replace(OneLine(value, len(value))))
 		b.WriteString(";.;")
 	}
 	if k.metric.namespace {
@@ -162,6 +152,10 @@ func (c *counts) fullName(k countKey) string {
 	b.WriteString(k.metric.name)
 	return b.String()
 }
+
+// labelEscapes keeps what labels are told apart by out of their values, each value as its own:
+// with the same stand-in for all, two servers would share a counter.
+var labelEscapes = strings.NewReplacer("%", "%25", ";", "%3B", "=", "%3D")
 
 // label is the server's name for metrics.
 func (s *Stream) label() string {

@@ -39,14 +39,28 @@ func (p *plugin) start(size uint32) bool {
 		logText(logCritical, "the ledger cannot be kept: "+err.Error())
 		return false
 	}
-	keys, bytes := layout.Most(config.Namespace, g.Quotas())
-	logText(logInfo, "the ledger holds at most "+strconv.Itoa(keys)+" keys and "+strconv.FormatInt(bytes, 10)+" bytes of shared data")
 	if st := proxySetTickPeriodMilliseconds(uint32(tickPeriod(config).Milliseconds())); st != statusOK {
 		logText(logCritical, "no ticks: "+st.Error())
 		return false
 	}
+	record := guard.Recall(sharedData{}, pluginName(), config, &started, logLine)
+	keys, bytes := layout.Most(config.Namespace, g.Quotas())
+	keys, bytes = keys+1, bytes+int64(record)
+	logText(logInfo, "the ledger holds at most "+strconv.Itoa(keys)+" keys and "+strconv.FormatInt(bytes, 10)+" bytes of shared data")
 	p.guard, p.host = g, hostOf
 	return true
+}
+
+// started are the configurations that this VM has started.
+var started guard.Started
+
+var pluginNamePath = []string{"plugin_name"}
+
+// pluginName is the filter's in the proxy's configuration: what replaces a plugin has its
+// name. "" where there is none.
+func pluginName() string {
+	name, _ := (*stream)(nil).Property(pluginNamePath)
+	return string(name)
 }
 
 func logText(level uint32, line string) {
