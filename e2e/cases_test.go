@@ -16,6 +16,8 @@ func TestCases(t *testing.T) {
 
 func TestCrowd(t *testing.T) { cases.Crowd(t, front{}) }
 
+func TestLarge(t *testing.T) { cases.Large(t, front{}) }
+
 func TestEnds(t *testing.T) { cases.Ends(t, front{}) }
 
 // front is a real Envoy, as the cases want it.

@@ -280,6 +280,8 @@ func TestCasesInASmallTable(t *testing.T) { Run(t, simulator{wasm: small}, again
 
 func TestCrowd(t *testing.T) { Crowd(t, simulator{}) }
 
+func TestLarge(t *testing.T) { Large(t, simulator{}) }
+
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
 
 // The same where the host cannot hold headers. Cases 33 and 34 try both by themselves.
