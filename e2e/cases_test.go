@@ -22,6 +22,8 @@ func TestJoinedNames(t *testing.T) { cases.JoinedNames(t, front{}) }
 
 func TestSteeringCookies(t *testing.T) { cases.SteeringCookies(t, front{}) }
 
+func TestLarge(t *testing.T) { cases.Large(t, front{}) }
+
 func TestEnds(t *testing.T) { cases.Ends(t, front{}) }
 
 func TestForgetting(t *testing.T) { cases.Forgetting(t, front{}) }

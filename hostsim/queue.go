@@ -11,6 +11,7 @@ type queueTable struct {
 	tokens map[queueName]uint32
 	queues map[uint32]*queue
 	next   uint32
+	sent   int
 }
 
 type queue struct {
@@ -52,6 +53,7 @@ func (t *queueTable) enqueue(token uint32, value []byte) Status {
 		return StatusNotFound
 	}
 	q.messages = append(q.messages, append([]byte{}, value...))
+	t.sent++
 	notify := q.notify
 	t.mu.Unlock()
 	notify(token)
@@ -82,4 +84,15 @@ func (t *queueTable) drop(vmID string) {
 			delete(t.queues, token)
 		}
 	}
+}
+
+// Queued is how many messages lie in the process's shared queues, and how many were ever sent. What no VM takes out stays for good.
+func (h *Host) Queued() (waiting, sent int) {
+	t := &h.store.queues
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, q := range t.queues {
+		waiting += len(q.messages)
+	}
+	return waiting, t.sent
 }

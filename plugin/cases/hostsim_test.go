@@ -289,6 +289,8 @@ func TestSteeringCookies(t *testing.T) { SteeringCookies(t, simulator{}) }
 
 func TestForgetting(t *testing.T) { Forgetting(t, simulator{}) }
 
+func TestLarge(t *testing.T) { Large(t, simulator{}) }
+
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
 
 // The same where the host cannot hold headers. Some cases try both by themselves.

@@ -42,8 +42,8 @@ type advertising struct {
 	got    int
 
 	// frames says that the body comes in HTTP/2 frames, or may. Over HTTP/1 the proxy reads
-	// up to 128 KiB at once, whatever it may buffer (Envoy 1.40), and answers a chunk that
-	// is over that limit, when it pauses, with a reset.
+	// up to 128 KiB at once, whatever it may buffer, and answers a chunk that is over that
+	// limit, when it pauses, with a reset (Envoy's source; not measured).
 	frames  bool
 	counted int  // bytes of held that the guard has counted
 	paused  bool // the proxy pauses, and its buffer is empty

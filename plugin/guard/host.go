@@ -12,8 +12,9 @@ const (
 
 // Host is the proxy as one stream sees it. Errors mean that the proxy would not.
 //
-// What it hands over lies in memory that it uses again: it is valid until the callback
-// returns, request headers for as long as Stream.Waits. Copy what is needed for longer.
+// What it hands over (headers, bodies, attributes, and what the ledger reads) lies in
+// memory that it uses again: it is valid until the callback returns, request headers for
+// as long as Stream.Waits. Copy what is needed for longer. What it is given it copies.
 type Host interface {
 	// HasRequestHeader reports whether there is a line of that name, in lower case. It costs
 	// less than RequestHeaders.
@@ -34,7 +35,9 @@ type Host interface {
 	// ResponseBody gives the chunk that is passing.
 	ResponseBody(size int) ([]byte, error)
 	RemoveResponseHeader(name string) error
-	// ReplaceResponseBody puts other bytes in place of the chunk that is passing.
+	// ReplaceResponseBody puts other bytes in place of the chunk that is passing; in the
+	// trailers' callback, of what is held, where the last body callback paused. Elsewhere it
+	// fails.
 	ReplaceResponseBody(chunk []byte) error
 
 	// Property reads one of the proxy's attributes; ok is false where there is none.
