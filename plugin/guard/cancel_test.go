@@ -112,6 +112,7 @@ func TestWhatCancels(t *testing.T) {
 		{"a string", release, `"a-1"`, cancellation(`"a-1"`), nil, true},
 		{"a string in escapes", release, `"\u0061-1"`, cancellation(`"a-1"`), nil, true},
 		{"a number by value", release, "1", cancellation("1.0"), nil, true},
+		{"a huge number by value", release, "1000000000000000000000", cancellation("1e21"), nil, true},
 		{"a long id", release, `"` + strings.Repeat("i", 2000) + `"`, cancellation(`"` + strings.Repeat("i", 2000) + `"`), nil, true},
 
 		{"a string for a number", release, "1", cancellation(`"1"`), nil, false},
