@@ -125,9 +125,9 @@ func TestMarked(t *testing.T) {
 
 func TestResultID(t *testing.T) {
 	var r Response
-	r.Read([]byte(`{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":"ch_1","n":12,"o":{},"long":"`+strings.Repeat("x", 500)+`"}}}`), []byte("1"))
+	r.Read([]byte(`{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":"ch_1","n":12,"cut":"ch_\ud83d","o":{},"long":"`+strings.Repeat("x", 500)+`"}}}`), []byte("1"))
 	for ptr, want := range map[string]string{
-		"/structuredContent/id": "ch_1", "/structuredContent/n": "12", "/structuredContent/o": "", "/absent": "",
+		"/structuredContent/id": "ch_1", "/structuredContent/n": "12", "/structuredContent/o": "", "/absent": "", "/structuredContent/cut": "",
 		"/structuredContent/long": strings.Repeat("x", 128),
 	} {
 		if got := r.ResultID(ptr); got != want {
