@@ -46,7 +46,7 @@ func use(t *testing.T, doc *Doc, out, text []byte) []byte {
 // TestWarmDocAllocatesNothing counts exactly: an average would hide memory that grows
 // now and then.
 func TestWarmDocAllocatesNothing(t *testing.T) {
-	for _, text := range [][]byte{[]byte(smallCall), []byte(`{"b":[` + strings.Repeat(`{"y":1,"x":"\n"},`, 4000) + `0],"a":1}`)} {
+	for _, text := range [][]byte{[]byte(smallCall), []byte(`{"a":["cut \ud83d","\n"]}`), []byte(`{"b":[` + strings.Repeat(`{"y":1,"x":"\n"},`, 4000) + `0],"a":1}`)} {
 		var doc Doc
 		out := use(t, &doc, nil, text)
 		warm := doc.held()

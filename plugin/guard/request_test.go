@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -499,6 +500,70 @@ func TestNothingLeaks(t *testing.T) {
 	for _, secret := range []string{key, arg, user, token} {
 		if strings.Contains(text, secret) {
 			t.Errorf("%s leaked", secret)
+		}
+	}
+}
+
+// An empty argument for a key is not for the server, but what is observed is not touched.
+func TestEmptyKeyIsCutOut(t *testing.T) {
+	for members, want := range map[string]string{
+		`"strip":true`:                  `{"a":1}`,
+		`"strip":true,"mode":"observe"`: `{"a":1,"idempotency_key":""}`,
+		`"strip":false`:                 `{"a":1,"idempotency_key":""}`,
+	} {
+		w := newWorld(t)
+		g := w.worker(`{"policies":{"p":{"anonymous":true,` + members + `}},"default":"p"}`)
+		x := w.send(g, toolCall("1", `{"a":1,"idempotency_key":""}`))
+		x.wantSent()
+		if string(x.body) != toolCall("1", want) || x.state["callonce.outcome"] != "" {
+			t.Errorf("%s: the server got %s, outcome %q", members, x.body, x.state["callonce.outcome"])
+		}
+		if l := x.header("content-length"); want == `{"a":1}` && (len(l) != 1 || l[0] != strconv.Itoa(len(x.body))) {
+			t.Errorf("%s: Content-Length %v for %d bytes", members, l, len(x.body))
+		}
+	}
+}
+
+// What passes ambiguous and unkeyed is counted each time, told once of each policy, and
+// shows nothing of what was sent.
+func TestAmbiguousIsTold(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(`{"namespace":"n","policies":{"p":{"server":"s","anonymous":true,"strip":true}},"default":"p"}`)
+	before := len(w.logs)
+	for range 3 {
+		w.send(g, "\xef\xbb\xbf"+toolCall("1", `{"secret":"s3cr3t"}`)).wantSent()
+	}
+	w.send(g, "").wantSent() // no body is no call
+	if n := w.count("callonce_ambiguous_total", "namespace=.=n;", "server=.=s;"); n != 3 {
+		t.Errorf("counted %d, want 3", n)
+	}
+	if said := w.logs[before:]; len(said) != 1 || !strings.Contains(said[0], "one strict JSON value and without a key passed unguarded") || strings.Contains(said[0], "s3cr3t") {
+		t.Errorf("said %q", said)
+	}
+}
+
+// The headers with a key do not go on with a guarded call; others do not notice.
+func TestKeyHeadersGo(t *testing.T) {
+	for members, want := range map[string][3]bool{ // Idempotency-Key, X-Idempotency-Key, X-Own
+		`"strip":false`:                                    {true, true, true},
+		`"strip":true`:                                     {false, false, true},
+		`"strip":true,"keys":["header:x-own"]`:             {false, false, false},
+		`"forward_key":"X-Idempotency-Key"`:                {false, true, true},
+		`"strip":true,"mode":"observe"`:                    {true, true, true},
+		`"forward_key":"x-own","keys":["header:x-own"]`:    {false, false, true},
+		`"strip":true,"keys":["json:/params/arguments/k"]`: {false, false, true},
+	} {
+		w := newWorld(t)
+		g := w.worker(`{"policies":{"p":{"anonymous":true,` + members + `}},"default":"p"}`)
+		x := w.send(g, toolCall("1", `{"k":"k"}`), "idempotency-key", "k", "x-idempotency-key", "k", "x-own", "k")
+		x.wantSent()
+		for i, name := range []string{"idempotency-key", "x-idempotency-key", "x-own"} {
+			if got := len(x.header(name)) > 0; got != want[i] {
+				t.Errorf("%s: %s went on: %v", members, name, got)
+			}
+		}
+		if y := w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "idempotency-key", "k"); len(y.header("idempotency-key")) != 1 {
+			t.Errorf("%s: a list lost its header", members)
 		}
 	}
 }

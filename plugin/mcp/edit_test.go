@@ -125,10 +125,10 @@ func TestMarked(t *testing.T) {
 
 func TestResultID(t *testing.T) {
 	var r Response
-	message := []byte(`{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":"ch_1","n":12,"o":{},"long":"` + strings.Repeat("x", 500) + `"},"x":NaN,"behind":"y"}}`)
+	message := []byte(`{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":"ch_1","n":12,"cut":"ch_\ud83d","o":{},"long":"` + strings.Repeat("x", 500) + `"},"x":NaN,"behind":"y"}}`)
 	r.Read(message, []byte("1"))
 	for ptr, want := range map[string]string{
-		"/structuredContent/id": "ch_1", "/structuredContent/n": "12", "/structuredContent/o": "", "/absent": "", "/x": "", "/behind": "",
+		"/structuredContent/id": "ch_1", "/structuredContent/n": "12", "/structuredContent/o": "", "/absent": "", "/structuredContent/cut": "", "/x": "", "/behind": "",
 		"/structuredContent/long": strings.Repeat("x", 128),
 	} {
 		if got := r.ResultID(message, ptr); got != want {

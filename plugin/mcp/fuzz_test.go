@@ -104,7 +104,11 @@ func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with m
 	}
 	key, state := bytes.Clone(key), r.State(nil)
 	intent := r.AppendIntent(nil, with)
-	if want := referenceIntent(t, body, at, with); !bytes.Equal(intent, want) {
+	plain := body
+	if shown := showHalves(form); !bytes.Equal(shown, form) {
+		plain = shown
+	}
+	if want := referenceIntent(t, plain, at, with); !bytes.Equal(showHalves(intent), want) {
 		t.Fatalf("%q, places %q, %+v\n got %s\nwant %s", body, at, with, intent, want)
 	}
 	if len(r.ID) > 21 && r.ID[0] != '"' {
@@ -121,6 +125,24 @@ func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with m
 	if !bytes.Equal(again.State(nil), state) {
 		t.Fatalf("%q: state %s, in canonical form %s", body, state, again.State(nil))
 	}
+}
+
+// showHalves puts a text in place of each half of a surrogate pair in a canonical form, for
+// what knows none.
+func showHalves(form []byte) (shown []byte) {
+	for i := 0; i < len(form); i++ {
+		switch {
+		case form[i] != '\\':
+			shown = append(shown, form[i])
+		case form[i+1] == 'u' && form[i+2] == 'd':
+			shown = append(append(append(shown, "<half "...), form[i+2:i+6]...), '>')
+			i += 5
+		default:
+			shown = append(shown, form[i], form[i+1])
+			i++
+		}
+	}
+	return shown
 }
 
 // referenceIntent is the contract's text by way of encoding/json.

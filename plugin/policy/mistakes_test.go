@@ -88,6 +88,7 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	// Policy.
 	{policyWith(`"sever":"x"`), "/policies/p/sever", unknown, policyMembers},
 	{policyWith(`"server":""`), "/policies/p/server", `""`, "a string of 1 to 128 characters"},
+	{policyWith(`"server":"a\ud800"`), "/policies/p/server", `"a\ud800"`, "a string of 1 to 128 characters"},
 	{policyWith(`"server":7`), "/policies/p/server", "7", "a string of 1 to 128 characters"},
 	{policyWith(`"server":"` + long129 + `"`), "/policies/p/server", shown, "a string of 1 to 128 characters"},
 	{policyWith(`"keys":"header:a"`), "/policies/p/keys", `"header:a"`, "a list"},
