@@ -143,3 +143,25 @@ func TestClaimOfAnotherStream(t *testing.T) {
 		t.Errorf("%d calls let pass", n)
 	}
 }
+
+// Behind a filter that waits too, all of a request may have come with its headers: then
+// no more of it shows that headers are not held.
+func TestWholeWithItsHeaders(t *testing.T) {
+	for name, missing := range map[string]uint64{"all of it": 0, "all but a byte": 1} {
+		w := newWorld(t)
+		g := w.worker(plain)
+		body := toolCall("1", `{}`)
+		x := w.open(g, "idempotency-key", "k", "content-length", fmt.Sprint(len(body)))
+		x.size = uint64(len(body)) - missing
+		for _, l := range x.request {
+			x.size += uint64(len(l[0]) + len(l[1]))
+		}
+		if x.stream.RequestHeaders(false) != Pause {
+			t.Fatal("the headers were not held")
+		}
+		g.Look()
+		if x.resumed != (missing == 0) || (g.holding == notHeld) != (missing == 0) {
+			t.Errorf("%s: let go %v, learned %v", name, x.resumed, g.holding)
+		}
+	}
+}

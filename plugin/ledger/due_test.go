@@ -40,6 +40,13 @@ func TestRetryAfterIsTrue(t *testing.T) {
 				k.settle(k.streams[0], tt.end, 60)
 				w.now += Mono(time.Second) // they end one after the other
 			}
+			if tt.end == BuryUnknown && !limits.OnFullEvict {
+				c := claimOf(50) // a completed one that ends sooner is no tombstone
+				c.Scope, c.Principal, c.Limits, c.Terms.TTL = 1, 1, DefaultLimits(), 10*time.Second
+				w.watch.allow(&c)
+				want(t, "a completed one", k.ask(c).Verdict, First)
+				k.settle(k.streams[0], Complete, 60)
+			}
 			begun := w.now // the first ends in 27 seconds
 			if tt.swept {
 				for range 10 {

@@ -109,11 +109,6 @@ func (s *Shared) holds(id *[32]byte, fence uint64) bool {
 	if s.open.get(id, fence) != nil {
 		return true
 	}
-	if s.waiting != nil {
-		s.open.looked++
-		return s.waiting[holdName{*id, fence}]
-	}
-	s.open.looked += len(s.pending)
 	for i := range s.pending {
 		if s.pending[i].hold.Fence == fence && s.pending[i].hold.ID == *id {
 			return true

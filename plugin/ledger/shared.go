@@ -67,7 +67,6 @@ type Shared struct {
 	buf, pageBuf, keyBuf []byte // scratch of one call
 	open                 opened
 	pending              []pendingSettle
-	waiting              map[holdName]bool // those in pending, while a sweep looks and they are many
 	places               places
 	sweep                sweep
 	sweeping             bool

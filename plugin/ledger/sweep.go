@@ -55,7 +55,6 @@ func (s *Shared) Tick(now Mono) {
 	if s.lead(now) {
 		s.sweeping = true
 		defer s.rest()
-		s.gatherWaiting()
 		s.steps(now)
 		s.sweeping = false
 	}
@@ -67,19 +66,7 @@ func (s *Shared) rest() {
 	if s.sweeping {
 		s.sweeping, s.sweep.epoch = false, 0
 	}
-	s.seen, s.sweep.rings, s.waiting = s.seen[:0], s.sweep.rings[:0], nil
-}
-
-// gatherWaiting makes an index of the settlements that wait, where they are many: a step
-// asks for each call in flight of this worker.
-func (s *Shared) gatherWaiting() {
-	if len(s.pending) <= fewHolds {
-		return
-	}
-	s.waiting = make(map[holdName]bool, len(s.pending))
-	for i := range s.pending {
-		s.waiting[s.pending[i].hold.name()] = true
-	}
+	s.seen, s.sweep.rings = s.seen[:0], s.sweep.rings[:0]
 }
 
 func (s *Shared) steps(now Mono) {
