@@ -30,7 +30,7 @@ func playScenarios(t *testing.T, binary string) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("want scenarios in hostsim/testdata/scenarios, found none (%v)", err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-timeout=20m", "-run=^TestScenariosOnEnvoy$", "./hostsim")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-timeout=20m", "-parallel=16", "-run=^TestScenariosOnEnvoy$", "./hostsim")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "ENVOY="+binary)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -31,6 +31,7 @@ type callout struct {
 	answer  calloutAnswer
 	started bool
 	over    bool
+	sentAt  time.Duration
 }
 
 type calloutAnswer struct {
@@ -86,7 +87,7 @@ func httpCall(v *vm, s []uint64, _ *Call) Status {
 		h.set("content-length", strconv.Itoa(len(body)))
 	}
 	v.nextCall += calloutIDStep
-	c := &callout{vm: v, root: v.acting().root, token: v.nextCall}
+	c := &callout{vm: v, root: v.acting().root, token: v.nextCall, sentAt: v.host.clock.Mono()}
 	v.callouts[c.token] = c
 	c.begin(pool, h, body, parsePairs(trailerPairs), time.Duration(word(s, 8))*time.Millisecond)
 	v.mem.WriteUint32Le(word(s, 9), c.token)
@@ -105,6 +106,7 @@ func (c *callout) begin(pool *upstreamPool, h *headerMap, body []byte, trailers 
 	c.x = pool.open(h, end, exchangeEvents{
 		headers: func(h *headerMap, end bool) {
 			post(func() {
+				h.set("x-envoy-upstream-service-time", strconv.FormatInt((c.vm.host.clock.Mono()-c.sentAt).Milliseconds(), 10))
 				c.answer.headers, c.started = h, true
 				if end {
 					c.deliver()

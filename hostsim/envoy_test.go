@@ -156,7 +156,7 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 		"Listen": splitAddress(t, e.listen), "Admin": splitAddress(t, e.admin), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)),
 		"Wasm": probePath, "Listener": e.listener,
 		"Plugin": fmt.Sprintf("%q", scenarioConfig), "Hold": options["hold"] != "no", "Trailers": options["trailers"] == "yes",
-		"Metadata": metadataValues(t), "Timeout": scenarioTimeout, "Idle": scenarioIdle,
+		"Metadata": metadataValues(t), "Timeout": scenarioTimeout, "Idle": scenarioIdle, "Headers": scenarioHeaders,
 	}
 	e.writeListener(t)
 	config := filepath.Join(dir, "envoy.yaml")
@@ -222,6 +222,7 @@ var listenerConfig = template.Must(template.New("listener").Parse(`resources:
         "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
         stat_prefix: x
         stream_idle_timeout: {{.Idle}}
+        request_headers_timeout: {{.Headers}}
         http_protocol_options: {enable_trailers: {{.Trailers}}}
         route_config:
           virtual_hosts:

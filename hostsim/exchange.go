@@ -34,8 +34,10 @@ type exchange struct {
 	tail    *headerMap // trailers
 	ended   bool
 	written bool // all of the request has gone out
-	over    bool // an end, a reset or a cancellation has happened
-	conn    *upstreamConn
+	// flushedAll is closed once all has been written, or could not be.
+	flushedAll chan struct{}
+	over       bool // an end, a reset or a cancellation has happened
+	conn       *upstreamConn
 }
 
 type sentChunk struct {
@@ -46,7 +48,7 @@ type sentChunk struct {
 
 // open begins an exchange; the body follows by send, unless end is true.
 func (p *upstreamPool) open(h *headerMap, end bool, events exchangeEvents) *exchange {
-	x := &exchange{pool: p, events: events, method: h.value(":method"), noBody: end, ended: end, wake: make(chan struct{}, 1), window: newWindow(p.window)}
+	x := &exchange{pool: p, events: events, method: h.value(":method"), noBody: end, ended: end, wake: make(chan struct{}, 1), flushedAll: make(chan struct{}), window: newWindow(p.window)}
 	x.head, x.chunked = formatRequest(h, end)
 	x.ctx, x.stop = context.WithCancel(context.Background())
 	go x.run()
@@ -234,4 +236,5 @@ func (x *exchange) flushed(c *upstreamConn) {
 	x.mu.Lock()
 	x.written = err == nil
 	x.mu.Unlock()
+	close(x.flushedAll)
 }

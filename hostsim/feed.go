@@ -96,6 +96,13 @@ func (f *feeder) step(p piece) (step func(*stream), more bool) {
 	switch {
 	case p.err == io.EOF:
 		return f.last(p.b), false
+	case malformed(f.r):
+		return func(s *stream) {
+			if len(p.b) > 0 {
+				s.onRequestData(p.b, false)
+			}
+			s.localReply(codecError(http.StatusBadRequest))
+		}, false
 	case p.err != nil:
 		return (*stream).clientGone, false
 	}

@@ -11,9 +11,11 @@ const (
 	flagUpstreamRemoteReset             responseFlags = 0x10
 	flagUpstreamConnectionFailure       responseFlags = 0x20
 	flagUpstreamConnectionTermination   responseFlags = 0x40
+	flagNoRouteFound                    responseFlags = 0x100
 	flagDownstreamConnectionTermination responseFlags = 0x4000
 	flagUpstreamRetryLimitExceeded      responseFlags = 0x8000
 	flagStreamIdleTimeout               responseFlags = 0x10000
+	flagDownstreamProtocolError         responseFlags = 0x40000
 	flagUpstreamProtocolError           responseFlags = 0x800000
 )
 
@@ -23,7 +25,7 @@ var flagNames = []struct {
 }{
 	{flagUpstreamRequestTimeout, "UT"}, {flagUpstreamRemoteReset, "UR"}, {flagUpstreamConnectionFailure, "UF"},
 	{flagUpstreamConnectionTermination, "UC"}, {flagDownstreamConnectionTermination, "DC"}, {flagUpstreamRetryLimitExceeded, "URX"},
-	{flagStreamIdleTimeout, "SI"}, {flagUpstreamProtocolError, "UPE"},
+	{flagNoRouteFound, "NR"}, {flagStreamIdleTimeout, "SI"}, {flagDownstreamProtocolError, "DPE"}, {flagUpstreamProtocolError, "UPE"},
 }
 
 // String is %RESPONSE_FLAGS%: short names with commas, or "-".

@@ -203,6 +203,7 @@ type answer struct {
 	header http.Header
 	body   string
 	err    error
+	closes bool // the response says so
 }
 
 // do sends one request with a plan on a connection of its own.
@@ -219,7 +220,7 @@ func (r *rig) doWith(c *http.Client, method, path, name, plan, body string, head
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(b), err}
+	return answer{resp.StatusCode, resp.Header, string(b), err, resp.Close}
 }
 
 func (r *rig) request(ctx context.Context, method, path, name, plan, body string, header ...string) *http.Request {
@@ -304,7 +305,7 @@ func (c *rawConn) answer(method string) answer {
 	if err == io.EOF {
 		err = nil
 	}
-	return answer{resp.StatusCode, resp.Header, b.String(), err}
+	return answer{resp.StatusCode, resp.Header, b.String(), err, resp.Close}
 }
 
 // pickByHeader lets a test choose the worker of each request.

@@ -48,6 +48,22 @@ func (m *headerMap) remove(name string) {
 
 func (m *headerMap) clone() *headerMap { return &headerMap{lines: slices.Clone(m.lines)} }
 
+// join makes one line, where the first stands, of all lines of name. It is what Envoy does with headers that it knows to be single.
+func (m *headerMap) join(name string) {
+	first := -1
+	for i := 0; i < len(m.lines); i++ {
+		switch {
+		case m.lines[i].Name != name:
+		case first < 0:
+			first = i
+		default:
+			m.lines[first].Value += "," + m.lines[i].Value
+			m.lines = slices.Delete(m.lines, i, i+1)
+			i--
+		}
+	}
+}
+
 // bytes counts names and values only, as Envoy's byteSize does.
 func (m *headerMap) bytes() int {
 	if m == nil {

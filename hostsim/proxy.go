@@ -35,6 +35,8 @@ type ProxyOptions struct {
 	IdleTimeout time.Duration
 	// ConnectTimeout bounds connecting to the upstream; 0 means 5 s.
 	ConnectTimeout time.Duration
+	// HeadersTimeout answers 408 when a request over HTTP/1 has begun and its headers are not whole so long after; 0 = never.
+	HeadersTimeout time.Duration
 	// Trailers lets HTTP/1 trailers through, which Envoy drops by default.
 	Trailers bool
 }
@@ -58,7 +60,7 @@ func NewProxy(h *Host, upstream *url.URL, o ProxyOptions) *Proxy {
 	}
 	p := &Proxy{host: h, opts: o, pool: newUpstreamPool(upstream, o.ConnectTimeout, h.config.BufferLimit), conns: connTable{known: map[string]uint64{}}}
 	p.pool.trailers = o.Trailers
-	p.server = &http.Server{Handler: p, Protocols: new(http.Protocols), ConnContext: p.conns.context}
+	p.server = &http.Server{Handler: p, Protocols: new(http.Protocols), ConnContext: p.conns.context, DisableGeneralOptionsHandler: true}
 	p.server.Protocols.SetHTTP1(true)
 	p.server.Protocols.SetUnencryptedHTTP2(true)
 	return p
@@ -71,7 +73,7 @@ func (p *Proxy) Wrap(around func(http.Handler) http.Handler) {
 
 // Serve accepts connections until Shutdown or Close, and then returns nil.
 func (p *Proxy) Serve(l net.Listener) error {
-	if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.server.Serve(intakeListener{l, p.opts.HeadersTimeout}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -102,7 +104,10 @@ type connKey struct{}
 // maxKnown bounds the addresses remembered; forgetting them only moves a connection to another worker.
 const maxKnown = 4096
 
-func (t *connTable) context(ctx context.Context, _ net.Conn) context.Context {
+func (t *connTable) context(ctx context.Context, c net.Conn) context.Context {
+	if i, ok := c.(*intake); ok {
+		ctx = i.context(ctx)
+	}
 	return context.WithValue(ctx, connKey{}, t.next.Add(1))
 }
 
@@ -158,8 +163,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var s *stream
 	if !worker.loop.post("request headers", func() {
 		s = p.newStream(worker, r, conn, c, window)
-		if wantsUpgrade(r) {
-			s.refuse(localReply{status: http.StatusForbidden, details: "upgrade_failed"})
+		if reply := refusal(r); reply != nil {
+			s.request.ended = end && r.RequestURI == "*" // else the connection ends with it
+			s.refuse(*reply)
 			return
 		}
 		s.request.onHeaders(head, end)
@@ -219,6 +225,21 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 	return s
 }
 
+// refusal is the answer to a request that the filter never sees, or nil.
+func refusal(r *http.Request) *localReply {
+	switch reply := refused(r); {
+	case reply != nil:
+		return reply
+	case wantsUpgrade(r):
+		return &localReply{status: http.StatusForbidden, details: "upgrade_failed"}
+	case r.Method == http.MethodConnect:
+		return &localReply{status: http.StatusNotFound, details: "route_not_found", flags: flagNoRouteFound}
+	case r.RequestURI == "*":
+		return &localReply{status: http.StatusNotFound, details: "absolute_path_rejected"}
+	}
+	return nil
+}
+
 // wantsUpgrade finds what Envoy refuses unless configured otherwise. An upgrade to h2c is ignored rather than refused.
 func wantsUpgrade(r *http.Request) bool {
 	if r.ProtoMajor != 1 || !strings.Contains(strings.ToLower(strings.Join(r.Header["Connection"], ",")), "upgrade") {
@@ -247,7 +268,7 @@ var hopByHop = []string{"connection", "keep-alive", "proxy-connection", "transfe
 
 // requestHeaders is the request as a filter in Envoy sees it: pseudo headers first, connection headers gone, an id and the scheme added.
 func requestHeaders(r *http.Request) *headerMap {
-	h := &headerMap{lines: []Header{{":authority", r.Host}, {":path", requestPath(r)}, {":method", r.Method}, {":scheme", "http"}}}
+	h := &headerMap{lines: []Header{{":authority", r.Host}, {":path", requestPath(r)}, {":method", r.Method}, {":scheme", scheme(r)}}}
 	nominated := strings.Split(strings.ToLower(strings.Join(r.Header["Connection"], ",")), ",")
 	for i := range nominated {
 		nominated[i] = strings.TrimSpace(nominated[i])
@@ -265,6 +286,14 @@ func requestHeaders(r *http.Request) *headerMap {
 		h.add("x-request-id", newRequestID())
 	}
 	return h
+}
+
+// scheme is what the request itself says, in the address of a server; there is no TLS here.
+func scheme(r *http.Request) string {
+	if r.URL.IsAbs() {
+		return r.URL.Scheme
+	}
+	return "http"
 }
 
 // newRequestID is a random UUID; a set of them needs no seed, since nothing that a filter decides may hang on it.

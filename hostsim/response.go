@@ -2,25 +2,26 @@ package hostsim
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"net/http/httputil"
-	"strconv"
 	"strings"
 )
 
 // maxResponseHead bounds status line and headers together, as Envoy does by default.
 const maxResponseHead = 60 << 10
 
-var errMalformed = errors.New("malformed response")
+var (
+	errMalformed    = errors.New("malformed HTTP/1 message")
+	errHeadTooLarge = errors.New("more header lines, or bytes of them, than are taken")
+)
 
 // responseHead is what precedes a response's body. Unlike net/http's it keeps the order and every line, for that is what a filter sees.
 type responseHead struct {
 	headers *headerMap // with ":status"
 	status  int
-	length  int64 // of the body; -1 = until the connection ends, or chunked
+	version string // "HTTP/1.1"
+	length  int64  // of the body; -1 = until the connection ends, or chunked
 	chunked bool
 	close   bool
 }
@@ -35,75 +36,63 @@ func readHead(r *bufio.Reader, method string) (*responseHead, error) {
 		if h.status == 101 {
 			return nil, fmt.Errorf("%w: switching protocols was not asked for", errMalformed)
 		}
-		if h.status >= 200 {
-			return h, h.frame(method)
+		if err := h.frame(method); err != nil || h.status >= 200 {
+			return h, err
 		}
 	}
 }
 
 func readAnyHead(r *bufio.Reader) (*responseHead, error) {
-	left := maxResponseHead
-	line := func() (string, error) {
-		var b []byte
-		for {
-			part, err := r.ReadSlice('\n')
-			b = append(b, part...)
-			if left -= len(part); left < 0 {
-				return "", fmt.Errorf("%w: head larger than %d bytes", errMalformed, maxResponseHead)
-			}
-			if err == bufio.ErrBufferFull {
-				continue
-			}
-			if err != nil {
-				return "", err
-			}
-			return string(bytes.TrimRight(b, "\r\n")), nil
-		}
-	}
-	first, err := line()
+	lines := lineReader{r: r, left: maxResponseHead}
+	first, err := lines.next()
 	if err != nil {
 		return nil, err
 	}
 	version, rest, _ := strings.Cut(first, " ")
-	code, _, _ := strings.Cut(rest, " ")
-	status, err := strconv.Atoi(code)
-	if err != nil || len(code) != 3 || version != "HTTP/1.1" && version != "HTTP/1.0" {
+	code, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	status, ok := digits(code)
+	if !ok || len(code) != 3 || status < 100 || !isVersion(version) {
 		return nil, fmt.Errorf("%w: status line %q", errMalformed, first)
 	}
-	h := &responseHead{status: status, headers: &headerMap{lines: []Header{{":status", code}}}, close: version == "HTTP/1.0"}
-	for {
-		l, err := line()
-		if err != nil {
-			return nil, err
-		}
-		if l == "" {
-			return h, nil
-		}
-		name, value, ok := strings.Cut(l, ":")
-		if !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return nil, fmt.Errorf("%w: header line %q", errMalformed, l)
-		}
-		h.headers.add(name, strings.Trim(value, " \t"))
-	}
+	h := &responseHead{status: int(status), version: version, headers: &headerMap{lines: []Header{{":status", code}}}}
+	return h, lines.fields(h.headers)
 }
 
-// frame works out how the body is delimited.
+// frame works out how the body is delimited. Where two headers could be read in two ways the response is malformed: what one proxy takes
+// for the body the next may take for another response.
 func (h *responseHead) frame(method string) error {
+	h.length = -1
+	keep, lengths, codings := false, 0, 0
 	for _, l := range h.headers.lines {
 		switch l.Name {
 		case "transfer-encoding":
-			h.chunked = h.chunked || strings.EqualFold(l.Value, "chunked")
-		case "connection":
-			h.close = h.close || strings.EqualFold(l.Value, "close")
+			codings++
+			h.chunked = strings.EqualFold(l.Value, "chunked")
+			if !h.chunked || codings > 1 {
+				return fmt.Errorf("%w: want one transfer-encoding, chunked, found %q", errMalformed, l.Value)
+			}
+		case "content-length":
+			lengths++
+			var ok bool
+			if h.length, ok = digits(l.Value); !ok || lengths > 1 {
+				return fmt.Errorf("%w: want one content-length of digits, found %q", errMalformed, l.Value)
+			}
+		case "connection", "proxy-connection":
+			h.close = h.close || hasToken(l.Value, "close")
+			keep = keep || hasToken(l.Value, "keep-alive")
 		}
 	}
-	h.length = -1
-	if v, ok := h.headers.get("content-length"); ok {
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n < 0 {
-			return fmt.Errorf("%w: content-length %q", errMalformed, v)
+	if h.version != "HTTP/1.1" {
+		h.close = h.version != "HTTP/1.0" || !keep
+	}
+	if codings > 0 && lengths > 0 {
+		return fmt.Errorf("%w: a content-length beside a transfer-encoding", errMalformed)
+	}
+	if h.status < 200 || h.status == 204 {
+		if codings > 0 || h.length > 0 {
+			return fmt.Errorf("%w: a status of %d has no body, but headers that tell of one", errMalformed, h.status)
 		}
-		h.length = n
+		h.headers.remove("content-length") // a length of 0 is harmless
 	}
 	switch {
 	case method == "HEAD" || h.status == 204 || h.status == 304:
@@ -120,7 +109,7 @@ func (h *responseHead) frame(method string) error {
 func (h *responseHead) body(r *bufio.Reader) io.Reader {
 	switch {
 	case h.chunked:
-		return httputil.NewChunkedReader(r)
+		return &chunkedReader{r: r}
 	case h.length >= 0:
 		return &exactReader{r: r, left: h.length}
 	}
@@ -146,23 +135,12 @@ func (e *exactReader) Read(b []byte) (int, error) {
 // readTrailers reads what follows the last chunk. It is nil when there are none.
 func readTrailers(r *bufio.Reader) (*headerMap, error) {
 	t := &headerMap{}
-	for {
-		l, err := r.ReadString('\n')
+	lines := lineReader{r: r, left: maxResponseHead}
+	if err := lines.fields(t); err != nil {
 		if err == io.EOF {
-			return nil, io.ErrUnexpectedEOF
+			err = io.ErrUnexpectedEOF
 		}
-		if err != nil {
-			return nil, err
-		}
-		l = strings.TrimRight(l, "\r\n")
-		if l == "" {
-			break
-		}
-		name, value, ok := strings.Cut(l, ":")
-		if !ok || len(t.lines) >= maxPairs {
-			return nil, fmt.Errorf("%w: trailer line %q", errMalformed, l)
-		}
-		t.add(name, strings.Trim(value, " \t"))
+		return nil, err
 	}
 	if len(t.lines) == 0 {
 		return nil, nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httputil"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +82,76 @@ func FuzzReadResponse(f *testing.F) {
 	f.Add("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	f.Add("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: v\r\n\r\n")
 	f.Fuzz(func(t *testing.T, raw string) { readAll(raw, "GET") })
+}
+
+// Where the library's reader of chunks takes a body, ours takes the same; it may take more (a space before an extension), never less but
+// for what Envoy refuses.
+func FuzzChunks(f *testing.F) {
+	for _, raw := range []string{"5\r\nhello\r\n0\r\n\r\n", "1;a=b\r\nx\r\n0\r\n", "-1\r\nx\r\n", "5\r\nhelloXX0\r\n", "10000000000000001\r\nx", "1 ; a\r\nx\r\n0\r\n", "A\r\n0123456789\r\n0\r\n"} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		want, wantErr := io.ReadAll(httputil.NewChunkedReader(bufio.NewReader(strings.NewReader(raw))))
+		got, err := io.ReadAll(&chunkedReader{r: bufio.NewReader(strings.NewReader(raw))})
+		if err == nil && wantErr == nil && string(got) != string(want) {
+			t.Errorf("%q: got %q, the library %q", raw, got, want)
+		}
+		if err == nil && wantErr != nil && !strings.ContainsAny(raw, " \t") && len(raw) < 4000 && !strings.Contains(wantErr.Error(), "too many non-data") {
+			t.Errorf("%q: taken as %q, the library says %v", raw, got, wantErr)
+		}
+	})
+}
+
+// What is made of a head for net/http's server is one request to it, of the same method and framing.
+func FuzzRequestHead(f *testing.F) {
+	for _, raw := range []string{"GET / HTTP/1.1\r\nhost: h\r\n\r\n", "POST /a HTTP/1.1\nhost: h\ncontent-length: 5\n\n", "GET /a HTTP/1.1\r\nhost: h\r\nx: a\r\n b\r\n\r\n",
+		"POST http://h/a HTTP/1.1\r\nhost: x\r\nhost: y\r\ntransfer-encoding: chunked\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		head, reply := readRequestHead([]byte(raw[:max(0, endOfHead([]byte(raw)))]))
+		if (head == nil) == (reply == nil) {
+			t.Fatalf("%q: want a head or a reply, got %v and %v", raw, head, reply)
+		}
+		if head == nil {
+			return
+		}
+		r := bufio.NewReader(strings.NewReader(string(head.text)))
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return // net/http may refuse more; never less
+		}
+		if chunked := len(req.TransferEncoding) > 0; chunked != head.chunked || !chunked && req.ContentLength != head.length {
+			t.Errorf("%q: framed as %v %d, by the server as %v %d", raw, head.chunked, head.length, req.TransferEncoding, req.ContentLength)
+		}
+		if r.Buffered() > 0 {
+			t.Errorf("%q: more than one request in %q", raw, head.text)
+		}
+	})
+}
+
+// An idle connection to the server is not used again once the server may have closed it.
+func TestIdleConnectionsAreLeft(t *testing.T) {
+	r := newRig(t, nil)
+	for _, aged := range []bool{false, true} {
+		r.do("GET", "/ok", "A", "", "")
+		p := r.proxy.pool
+		p.mu.Lock()
+		if len(p.idle) != 1 {
+			t.Fatalf("want 1 idle connection, got %d", len(p.idle))
+		}
+		before := p.idle[0]
+		if aged {
+			before.idleSince = before.idleSince.Add(-maxIdle)
+		}
+		p.mu.Unlock()
+		r.do("GET", "/ok", "A", "", "")
+		p.mu.Lock()
+		if len(p.idle) != 1 || (p.idle[0] != before) != aged {
+			t.Errorf("aged %v: the connection was used again: %v", aged, p.idle[0] == before)
+		}
+		p.mu.Unlock()
+	}
 }
 
 func TestPairs(t *testing.T) {

@@ -30,6 +30,8 @@ var rewrite = flag.Bool("rewrite", false, "record what the scenarios show")
 //	leave: sb             the client leaves once the module has come to that callback
 //	open: re              what follows "then" happens while this request is where it has come to that callback
 //	ends: no              the module is not told of the stream's end
+//	send: bytes           exactly these, as in a Go string and with NAME for the scenario's, in place of all the above
+//	answer: bytes         what the server answers on /raw, in pieces that " | " parts; "CLOSE" or "RESET" is the last one
 //	then                  another request follows, with options of its own
 //	wait: 1200ms          … after so long
 //	configure: a; b       … once the plugin has been given this configuration, and has taken or refused it
@@ -121,6 +123,9 @@ func lines(text string) []string {
 
 // pieces are the bytes that the client sends, to be written one after another with a pause between.
 func (s *act) pieces() []string {
+	if raw := s.options["send"]; raw != "" {
+		return s.rawPieces(raw)
+	}
 	var head strings.Builder
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nhost: h.example\r\nuser-agent: t\r\nx-name: %s\r\nx-do: %s\r\n", s.method, s.path, s.name, s.plan)
 	for _, h := range s.headers {
@@ -195,7 +200,7 @@ func (s *scenario) play(t *testing.T, st stage) []string {
 		run := func() {
 			client := a.play(t, st)
 			seen := st.lines
-			if a.options["ends"] == "no" {
+			if a.options["ends"] == "no" || a.options["send"] != "" && !waitFor(t, st, a.name, "", 1, piecePause) {
 				seen = st.peek
 				time.Sleep(piecePause)
 			}
@@ -239,6 +244,7 @@ func (s *scenario) reconfigures() bool {
 // play runs the client's part of one request and says what the client saw.
 func (s *act) play(t *testing.T, st stage) []string {
 	t.Helper()
+	s.script(t, st)
 	c := dial(t, st.address())
 	for i, p := range s.pieces() {
 		if i > 0 {
@@ -255,7 +261,10 @@ func (s *act) play(t *testing.T, st stage) []string {
 			default:
 			}
 		}
-		return c.answer(s.method).describe()
+		if s.options["send"] != "" {
+			return c.rawAnswers(s.method)
+		}
+		return append(c.answer(s.method).describe(), s.server(st)...)
 	case "unanswered":
 		c.SetReadDeadline(time.Now().Add(2 * piecePause))
 		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
@@ -364,6 +373,7 @@ func (s simStage) lines(t *testing.T, name string) []string { return s.r.end(nam
 const (
 	scenarioTimeout = 1500 * time.Millisecond
 	scenarioIdle    = 2500 * time.Millisecond
+	scenarioHeaders = 1 * time.Second
 )
 
 // simFor builds a host with the options that the scenario names; scenarios with equal options share one.
@@ -378,7 +388,7 @@ func simFor(t *testing.T, s *scenario) stage {
 		}
 		o.Metadata = func(*http.Request) map[string]any { return scenarioMetadata }
 		o.Trailers = s.acts[0].options["trailers"] == "yes"
-		o.ResponseTimeout, o.IdleTimeout = scenarioTimeout, scenarioIdle
+		o.ResponseTimeout, o.IdleTimeout, o.HeadersTimeout = scenarioTimeout, scenarioIdle, scenarioHeaders
 	})
 	if s.acts[0].path == "/dead" {
 		// A second proxy on the same host leads nowhere.
@@ -435,7 +445,7 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, vers
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			got := s.play(t, st)
-			if *rewrite && version == "" {
+			if *rewrite && reason == "" {
 				text := strings.Join(s.intro, "\n") + "\n----\n" + strings.Join(got, "\n") + "\n" + s.tail
 				if err := os.WriteFile(f, []byte(text), 0o644); err != nil {
 					t.Fatal(err)

@@ -155,6 +155,7 @@ func (s *stream) fail() {
 // refuse answers a request that the filter never gets to see, but for its end.
 func (s *stream) refuse(r localReply) {
 	s.failed = true
+	s.badRequest = r.flags&flagDownstreamProtocolError != 0 || r.status == http.StatusRequestTimeout
 	s.localReply(r)
 }
 

@@ -54,10 +54,16 @@ type upstreamConn struct {
 	r    *bufio.Reader
 	w    *bufio.Writer
 
+	idleSince time.Time // guarded by the pool's mutex
+
 	mu     sync.Mutex
 	x      *exchange
 	closed bool
 }
+
+// maxIdle is how long an idle connection may be used again. Node's and uvicorn's servers close theirs after 5 s; a request that meets the
+// close is lost. envoy/envoy.yaml has the same limit.
+const maxIdle = 4 * time.Second
 
 // connect gives x a connection. It is nil, without an error, when x was cancelled meanwhile.
 func (p *upstreamPool) connect(x *exchange) (*upstreamConn, error) {
@@ -71,6 +77,10 @@ func (p *upstreamPool) connect(x *exchange) (*upstreamConn, error) {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
+		if time.Since(c.idleSince) > maxIdle {
+			c.close()
+			continue
+		}
 		if c.assign(x) {
 			return c, nil
 		}
@@ -110,6 +120,9 @@ func (p *upstreamPool) connect(x *exchange) (*upstreamConn, error) {
 	go c.read()
 	return c, nil
 }
+
+// writerGrace bounds the wait for the end of a request whose response is complete.
+const writerGrace = 50 * time.Millisecond
 
 // assign binds the connection to x, unless either is over.
 func (c *upstreamConn) assign(x *exchange) bool {
@@ -203,6 +216,9 @@ func (c *upstreamConn) response(x *exchange) bool {
 			return c.complete(x, head, func() { x.events.trailers(trailers) })
 		case err == io.EOF:
 			return c.complete(x, head, func() { x.events.data(nil, true) })
+		case head.length < 0 && !head.chunked:
+			// Whatever ends the connection ends a body without a length: a reset is no worse than an end (measured on 1.40).
+			return c.complete(x, head, func() { x.events.data(nil, true) })
 		default:
 			// A body that ends in the middle, by FIN or by RST, is a mistake of the server's to Envoy (measured on 1.40).
 			x.reset(protocolError())
@@ -213,6 +229,16 @@ func (c *upstreamConn) response(x *exchange) bool {
 
 // complete ends the exchange well. The connection goes back to the pool before anyone can ask for it.
 func (c *upstreamConn) complete(x *exchange, head *responseHead, last func()) bool {
+	x.mu.Lock()
+	handedIn := x.ended
+	x.mu.Unlock()
+	if handedIn && !head.close {
+		// A quick server may have answered before the writer could note that it is done.
+		select {
+		case <-x.flushedAll:
+		case <-time.After(writerGrace):
+		}
+	}
 	x.mu.Lock()
 	written := x.written
 	x.mu.Unlock()
@@ -226,6 +252,7 @@ func (c *upstreamConn) complete(x *exchange, head *responseHead, last func()) bo
 		p := c.pool
 		p.mu.Lock()
 		if keep = !p.closed; keep {
+			c.idleSince = time.Now()
 			p.idle = append(p.idle, c)
 		}
 		p.mu.Unlock()

@@ -20,6 +20,8 @@ type upstream struct {
 	gates map[string]chan struct{}
 	// acks say that a client, by the name of its request, has received something.
 	acks map[string]chan struct{}
+	// scripts are what to answer on /raw, by the name of the request.
+	scripts map[string]*script
 }
 
 // ack is told by a client of whatever it receives, so that the next piece follows only then.
@@ -42,7 +44,7 @@ type received struct {
 
 func newUpstream(t *testing.T) *upstream {
 	l := listen(t)
-	u := &upstream{address: l.Addr().String(), gates: map[string]chan struct{}{}, acks: map[string]chan struct{}{}}
+	u := &upstream{address: l.Addr().String(), gates: map[string]chan struct{}{}, acks: map[string]chan struct{}{}, scripts: map[string]*script{}}
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -93,6 +95,12 @@ func (u *upstream) serve(c net.Conn) {
 		u.got = append(u.got, received{req.Method, req.URL.Path, req.Header, string(body)})
 		gate := u.gates[req.URL.Path]
 		u.mu.Unlock()
+		if s := u.script(req.Header.Get("x-name")); s != nil && req.URL.Path == "/raw" {
+			if !s.play(c, r, u.ack(req.Header.Get("x-name"))) {
+				return
+			}
+			continue
+		}
 		if !u.respond(c, req.URL.Path, gate, u.ack(req.Header.Get("x-name"))) {
 			return
 		}

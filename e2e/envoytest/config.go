@@ -182,6 +182,12 @@ func (e *Tree) Cluster(name, raw string) map[string]any {
 	ip, port := e.address(raw)
 	return map[string]any{
 		"name": name, "type": "STATIC", "connect_timeout": "1s",
+		"typed_extension_protocol_options": map[string]any{
+			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": map[string]any{
+				"@type":                        "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+				"common_http_protocol_options": map[string]any{"idle_timeout": "4s"}, // as in envoy.yaml
+				"explicit_http_config":         map[string]any{"http_protocol_options": map[string]any{}},
+			}},
 		"load_assignment": map[string]any{"cluster_name": name, "endpoints": []any{map[string]any{"lb_endpoints": []any{
 			map[string]any{"endpoint": map[string]any{"address": map[string]any{
 				"socket_address": map[string]any{"address": ip, "port_value": port}}}}}}}},

@@ -54,6 +54,7 @@ func init() {
 		"reply":     reply,
 		"refuse":    func(r *run, a []string) string { r.plugin.refused = true; return strings.Join(a, " ") },
 		"headers":   func(*run, []string) string { return pairs(proxywasm.GetHttpRequestHeaders()) },
+		"answer":    func(*run, []string) string { return pairs(proxywasm.GetHttpCallResponseHeaders()) },
 		"get":       func(_ *run, a []string) string { return text(proxywasm.GetHttpRequestHeader(a[0])) },
 		"set":       func(_ *run, a []string) string { return result(nil, proxywasm.ReplaceHttpRequestHeader(a[0], a[1])) },
 		"add":       func(_ *run, a []string) string { return result(nil, proxywasm.AddHttpRequestHeader(a[0], a[1])) },
