@@ -53,15 +53,18 @@ func TestDesigns(t *testing.T) {
 }
 
 func testExists(t *testing.T, folder, name string) bool {
-	at := filepath.Join("..", "plugin", folder)
-	if folder == "e2e" {
+	at := filepath.Join("..", "plugin", "internal", folder)
+	switch folder {
+	case "e2e":
 		at = filepath.Join("..", "e2e")
+	case "conformance":
+		at = filepath.Join("..", "plugin", "conformance")
 	}
 	return contains(t, filepath.Join(at, "*_test.go"), "\nfunc "+name+"(")
 }
 
 func caseExists(t *testing.T, number string) bool {
-	return contains(t, filepath.Join("..", "plugin", "cases", "*.go"), "\n\t{"+strings.TrimPrefix(number, "0")+", \"")
+	return contains(t, filepath.Join("..", "plugin", "conformance", "*.go"), "\n\t{"+strings.TrimPrefix(number, "0")+", \"")
 }
 
 func contains(t *testing.T, pattern, text string) bool {

@@ -6,27 +6,27 @@ import (
 	"testing"
 
 	"github.com/callonce/callonce/e2e/envoytest"
-	"github.com/callonce/callonce/plugin/cases"
+	"github.com/callonce/callonce/plugin/conformance"
 )
 
 // The cases from the field that a real Envoy must show.
 func TestCases(t *testing.T) {
-	cases.Run(t, front{}, func(c cases.Case) bool { return c.Envoy })
+	conformance.Run(t, front{}, func(c conformance.Case) bool { return c.Envoy })
 }
 
-func TestCrowd(t *testing.T) { cases.Crowd(t, front{}) }
+func TestCrowd(t *testing.T) { conformance.Crowd(t, front{}) }
 
-func TestTypedClaims(t *testing.T) { cases.TypedClaims(t, front{}) }
+func TestTypedClaims(t *testing.T) { conformance.TypedClaims(t, front{}) }
 
-func TestJoinedNames(t *testing.T) { cases.JoinedNames(t, front{}) }
+func TestJoinedNames(t *testing.T) { conformance.JoinedNames(t, front{}) }
 
-func TestSteeringCookies(t *testing.T) { cases.SteeringCookies(t, front{}) }
+func TestSteeringCookies(t *testing.T) { conformance.SteeringCookies(t, front{}) }
 
-func TestLarge(t *testing.T) { cases.Large(t, front{}) }
+func TestLarge(t *testing.T) { conformance.Large(t, front{}) }
 
-func TestEnds(t *testing.T) { cases.Ends(t, front{}) }
+func TestEnds(t *testing.T) { conformance.Ends(t, front{}) }
 
-func TestForgetting(t *testing.T) { cases.Forgetting(t, front{}) }
+func TestForgetting(t *testing.T) { conformance.Forgetting(t, front{}) }
 
 // front is a real Envoy, as the cases want it.
 type front struct{}
@@ -34,7 +34,7 @@ type front struct{}
 func (front) Name() string { return "envoy" }
 
 // plugin builds what a case wants.
-func plugin(t testing.TB, s cases.Setup) string {
+func plugin(t testing.TB, s conformance.Setup) string {
 	t.Helper()
 	switch {
 	case s.Faults:
@@ -45,7 +45,7 @@ func plugin(t testing.TB, s cases.Setup) string {
 	return must(t, buildPlugin)
 }
 
-func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
+func (f front) options(t testing.TB, s conformance.Setup) envoytest.Options {
 	t.Helper()
 	workers := s.Workers
 	if workers == 0 {
@@ -73,7 +73,7 @@ func (f front) options(t testing.TB, s cases.Setup) envoytest.Options {
 }
 
 // addRoute puts a route before all others.
-func addRoute(e *envoytest.Tree, r cases.Route) {
+func addRoute(e *envoytest.Tree, r conformance.Route) {
 	route := map[string]any{
 		"name":  r.When,
 		"match": map[string]any{"prefix": "/", "headers": []any{map[string]any{"name": "x-route", "string_match": map[string]any{"exact": r.When}}}},
@@ -89,7 +89,7 @@ func addRoute(e *envoytest.Tree, r cases.Route) {
 // routes.
 func addHost(e *envoytest.Tree, name string) {
 	e.Insert([]any{map[string]any{
-		"name": name, "domains": []any{cases.Authority(name)}, "routes": e.At(envoytest.Host.To("routes")...),
+		"name": name, "domains": []any{conformance.Authority(name)}, "routes": e.At(envoytest.Host.To("routes")...),
 	}}, envoytest.Manager.To("route_config", "virtual_hosts")...)
 }
 
@@ -106,7 +106,7 @@ func addCanary(e *envoytest.Tree, url string) {
 	}
 }
 
-func (f front) Start(t testing.TB, s cases.Setup) cases.Proxy {
+func (f front) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 	t.Helper()
 	if s.Callers {
 		return startVerifier(t, f.options(t, s), acceptStrangers)
@@ -124,7 +124,7 @@ func (f front) Start(t testing.TB, s cases.Setup) cases.Proxy {
 	return proxy{e}
 }
 
-func (f front) StartError(t testing.TB, s cases.Setup) string {
+func (f front) StartError(t testing.TB, s conformance.Setup) string {
 	t.Helper()
 	opts := f.options(t, s)
 	if opts.Upstream == "" {
@@ -166,7 +166,7 @@ func (p proxy) AccessLog(t testing.TB) []map[string]string {
 
 func (p proxy) Change(t testing.TB, config string, faults bool) {
 	t.Helper()
-	if err := p.Envoy.Change(plugin(t, cases.Setup{Faults: faults}), config); err != nil {
+	if err := p.Envoy.Change(plugin(t, conformance.Setup{Faults: faults}), config); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -20,12 +20,12 @@ const conformanceChecks = 40
 // proxy, with the filter or without.
 func TestConformance(t *testing.T) {
 	upstream := startEverything(t)
-	t.Run("direct", func(t *testing.T) { conformance(t, upstream) })
+	t.Run("direct", func(t *testing.T) { runConformance(t, upstream) })
 	t.Run("envoy without filter", func(t *testing.T) {
-		conformance(t, startEnvoy(t, envoytest.Options{Upstream: upstream, Workers: 2}).URL())
+		runConformance(t, startEnvoy(t, envoytest.Options{Upstream: upstream, Workers: 2}).URL())
 	})
 	for _, proxy := range proxies {
-		t.Run(proxy.name, func(t *testing.T) { conformance(t, proxy.start(t, upstream)) })
+		t.Run(proxy.name, func(t *testing.T) { runConformance(t, proxy.start(t, upstream)) })
 	}
 }
 
@@ -46,7 +46,7 @@ func startEverything(t *testing.T) (url string) {
 	return "http://" + addr
 }
 
-func conformance(t *testing.T, url string) {
+func runConformance(t *testing.T, url string) {
 	t.Helper()
 	node, err := tools.NodeTools()
 	if err != nil {

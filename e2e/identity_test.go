@@ -12,7 +12,7 @@ import (
 	"github.com/callonce/callonce/e2e/callers"
 	"github.com/callonce/callonce/e2e/envoytest"
 	"github.com/callonce/callonce/e2e/payments"
-	"github.com/callonce/callonce/plugin/cases"
+	"github.com/callonce/callonce/plugin/conformance"
 )
 
 // verifier is an Envoy with envoy/mtls-jwt.yaml: it knows callers by tokens and client
@@ -65,8 +65,8 @@ func neverValidate(e *envoytest.Tree) {
 	e.Set(true, tlsContext.To("require_client_certificate")...)
 }
 
-// Caller implements cases.Verifier.
-func (v verifier) Caller(t testing.TB, c cases.Caller) http.RoundTripper {
+// Caller implements conformance.Verifier.
+func (v verifier) Caller(t testing.TB, c conformance.Caller) http.RoundTripper {
 	t.Helper()
 	client := callers.Client{URI: c.URI, Stranger: c.Stranger}
 	if c.Issuer != "" {
@@ -75,7 +75,7 @@ func (v verifier) Caller(t testing.TB, c cases.Caller) http.RoundTripper {
 	return v.transport(t, client)
 }
 
-func (v verifier) token(c cases.Caller) string {
+func (v verifier) token(c conformance.Caller) string {
 	claims := map[string]any{}
 	for name, v := range c.Claims {
 		if claims[name] = v; v == nil {

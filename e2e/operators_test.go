@@ -14,7 +14,7 @@ import (
 
 	"github.com/callonce/callonce/e2e/envoytest"
 	"github.com/callonce/callonce/e2e/tools"
-	"github.com/callonce/callonce/plugin/cases"
+	"github.com/callonce/callonce/plugin/conformance"
 )
 
 const operated = `{"namespace":"ops","policies":{
@@ -38,9 +38,9 @@ type operator struct {
 func startOperated(t *testing.T) operator {
 	server := startRecorder(t)
 	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Config: operated, Upstream: server.URL, Edit: func(e *envoytest.Tree) {
-		addRoute(e, cases.Route{When: "small"})
-		addRoute(e, cases.Route{When: "shed"})
-		addRoute(e, cases.Route{When: "misnamed", Policy: "nobody"})
+		addRoute(e, conformance.Route{When: "small"})
+		addRoute(e, conformance.Route{When: "shed"})
+		addRoute(e, conformance.Route{When: "misnamed", Policy: "nobody"})
 	}})
 	return operator{t, e, server}
 }

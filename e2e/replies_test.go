@@ -15,7 +15,7 @@ import (
 )
 
 // proxyReply is one reply of Envoy's own as the filter's tests have it, and whether it
-// proves that nothing was sent (plugin/guard/sent.go).
+// proves that nothing was sent (plugin/internal/guard/sent.go).
 type proxyReply struct {
 	Name             string
 	Details, Flags   string
@@ -30,7 +30,7 @@ func recordedReplies(t *testing.T) (all []proxyReply) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "plugin", "guard", "testdata", "replies.json"))
+	text, err := os.ReadFile(filepath.Join(root, "plugin", "internal", "guard", "testdata", "replies.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/callonce/callonce/e2e/envoytest"
-	"github.com/callonce/callonce/plugin/cases"
+	"github.com/callonce/callonce/plugin/conformance"
 )
 
 // A request's policy: what the route's metadata says, else its name, exact before the
@@ -17,7 +17,7 @@ func TestRoutes(t *testing.T) {
 		"routes":{"team-*":"glob","team-a-*":"longer","team-a-1":"exact","none-*":"off"},"default":"def"}`
 	server := startRecorder(t)
 	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Config: config, Upstream: server.URL, Edit: func(e *envoytest.Tree) {
-		for _, r := range []cases.Route{
+		for _, r := range []conformance.Route{
 			{When: "team-a-1"}, {When: "team-a-2"}, {When: "team-b"}, {When: "other"}, {When: "none-1"},
 			{When: "team-a-3", Policy: "told"}, {When: "team-a-4", Policy: "off"}, {When: "team-a-5", Policy: "tolt"},
 		} {

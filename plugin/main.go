@@ -5,7 +5,7 @@
 package main
 
 // What the host calls is exported there.
-import _ "github.com/callonce/callonce/plugin/proxy"
+import _ "github.com/callonce/callonce/plugin/internal/abi"
 
 // main never runs: a proxy-wasm host calls _initialize.
 func main() {}

@@ -19,16 +19,16 @@ var (
 	// a look at shared data. All else is done as ever: key, identity, fingerprint, edits,
 	// the answer read along, counters, what is published.
 	withoutTheLedger = []edit{
-		{"plugin/ledger/ask.go",
+		{"plugin/internal/ledger/ask.go",
 			"func (s *Shared) Ask(t Token, c Claim) (Answer, bool) {\n",
 			"func (s *Shared) Ask(t Token, c Claim) (Answer, bool) {\n\treturn Answer{Verdict: First, Hold: Hold{ID: c.ID, Fence: 1, Attempt: 1, Policy: c.Policy}}, true\n"},
-		{"plugin/ledger/settle.go",
+		{"plugin/internal/ledger/settle.go",
 			"func (s *Shared) Settle(h Hold, o Outcome) Settled {\n",
 			"func (s *Shared) Settle(h Hold, o Outcome) Settled {\n\treturn Applied\n"},
 	}
 	// countingMisses counts the swaps of shared data that another worker was ahead of.
 	countingMisses = []edit{
-		{"plugin/proxy/shared_wasip1.go",
+		{"plugin/internal/abi/shared_wasip1.go",
 			"\tcase statusCASMismatch:\n\t\treturn false, nil\n",
 			"\tcase statusCASMismatch:\n\t\tmetrics{}.Counter(\"" + missesMetric + "\").Add(1)\n\t\treturn false, nil\n"},
 	}

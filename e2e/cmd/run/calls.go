@@ -3,10 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-
-	"github.com/callonce/callonce/plugin/policy"
 )
 
 const tryPayments = `
@@ -58,28 +55,4 @@ func printCalls(out io.Writer, url, upstream, count string, callers []string) {
 		curl += " -H '" + name + ": me'"
 	}
 	fmt.Fprint(out, strings.NewReplacer("{URL}", url, "{UPSTREAM}", upstream, "{CURL}", curl, "{COUNT}", count).Replace(text))
-}
-
-// callerHeaders names the headers without which a configuration's default policy knows
-// no caller: those of the first principal that consists of headers. None where callers
-// may be anonymous, or where hostsim will refuse the configuration anyway.
-func callerHeaders(config []byte) (names []string) {
-	c, mistakes := policy.Parse(config)
-	if len(mistakes) > 0 {
-		return nil
-	}
-	p, _ := c.Route("", "")
-	if p == nil || p.Anonymous {
-		return nil
-	}
-	for _, principal := range p.Principal {
-		if slices.ContainsFunc(principal, func(s policy.Source) bool { return s.Header == "" }) {
-			continue
-		}
-		for _, s := range principal {
-			names = append(names, s.Header)
-		}
-		return names
-	}
-	return nil
 }

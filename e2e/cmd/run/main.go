@@ -18,6 +18,7 @@ import (
 
 	"github.com/callonce/callonce/e2e/hostsimcmd"
 	"github.com/callonce/callonce/e2e/payments"
+	"github.com/callonce/callonce/plugin/config"
 )
 
 const usage = `run: serves the filter under hostsim, and prints what to try
@@ -95,11 +96,11 @@ func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error
 		return err
 	}
 	defer proxy.Stop()
-	config, err := os.ReadFile(proxy.Config())
+	text, err := os.ReadFile(proxy.Config())
 	if err != nil {
 		return err
 	}
-	printCalls(stdout, proxy.URL(), opts.Upstream, count, callerHeaders(config))
+	printCalls(stdout, proxy.URL(), opts.Upstream, count, config.CallerHeaders(text))
 	select {
 	case <-ctx.Done():
 		return nil

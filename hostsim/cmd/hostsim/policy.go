@@ -1,15 +1,7 @@
 package main
 
-import "github.com/callonce/callonce/plugin/policy"
+import "github.com/callonce/callonce/plugin/config"
 
 // The filter's own reader judges a configuration, so that what is told here is word
 // for word what a proxy's log will say.
-func init() {
-	checkConfig = func(config []byte) ([]string, error) {
-		c, mistakes := policy.Parse(config)
-		if len(mistakes) > 0 {
-			return nil, mistakes
-		}
-		return c.Warnings(), nil
-	}
-}
+func init() { checkConfig = config.Check }

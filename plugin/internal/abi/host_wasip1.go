@@ -1,0 +1,181 @@
+package abi
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"unsafe"
+
+	"github.com/callonce/callonce/plugin/internal/guard"
+)
+
+var _ guard.Host = (*stream)(nil)
+
+// Scratch of one host call: an attribute's path, or the headers of a reply.
+var args []byte
+
+// responseLines are the response's headers, until the callback returns.
+var responseLines [][2]string
+
+// RequestHeaders implements guard.Host. They lie in the stream's own buffer, while it
+// waits.
+func (s *stream) RequestHeaders() ([][2]string, error) {
+	mem.lend(&s.head)
+	var err error
+	s.lines, err = headers(ofRequest, s.lines)
+	s.holdHead()
+	return s.lines, err
+}
+
+// Crowded implements guard.Host.
+func (*stream) Crowded() bool { return headsHeld > mostHeadsHeld }
+
+// ResponseHeaders implements guard.Host.
+func (s *stream) ResponseHeaders() ([][2]string, error) {
+	var err error
+	responseLines, err = headers(ofResponse, responseLines)
+	return responseLines, err
+}
+
+func headers(kind uint32, lines [][2]string) ([][2]string, error) {
+	b, st := taken(proxyGetHeaderMapPairs(kind, pBytes(), pSize()))
+	if st != statusOK {
+		return lines[:0], st
+	}
+	lines, ok := readPairs(lines[:0], b)
+	switch {
+	case !ok:
+		return lines[:0], status(3)
+	case len(lines) == 0:
+		return lines, statusNotFound // out of reach
+	}
+	return lines, nil
+}
+
+// HasRequestHeader implements guard.Host.
+func (*stream) HasRequestHeader(name string) bool {
+	p, n := pText(name)
+	_, st := taken(proxyGetHeaderMapValue(ofRequest, p, n, pBytes(), pSize()))
+	// Any other status is for RequestHeaders to tell.
+	return st != statusNotFound
+}
+
+// SetRequestHeader implements guard.Host.
+func (*stream) SetRequestHeader(name, value string) error {
+	p, n := pText(name)
+	v, size := pText(value)
+	return proxyReplaceHeaderMapValue(ofRequest, p, n, v, size).err()
+}
+
+// RemoveRequestHeader implements guard.Host.
+func (*stream) RemoveRequestHeader(name string) error {
+	p, n := pText(name)
+	return proxyRemoveHeaderMapValue(ofRequest, p, n).err()
+}
+
+// RemoveResponseHeader implements guard.Host.
+func (*stream) RemoveResponseHeader(name string) error {
+	p, n := pText(name)
+	return proxyRemoveHeaderMapValue(ofResponse, p, n).err()
+}
+
+// RequestBody implements guard.Host.
+func (*stream) RequestBody(size int) ([]byte, error) { return body(requestBody, size) }
+
+// ResponseBody implements guard.Host.
+func (*stream) ResponseBody(size int) ([]byte, error) { return body(responseBody, size) }
+
+func body(kind uint32, size int) ([]byte, error) {
+	b, st := taken(proxyGetBufferBytes(kind, 0, uint32(size), pBytes(), pSize()))
+	return b, st.err()
+}
+
+// ReplaceRequestBody implements guard.Host.
+func (*stream) ReplaceRequestBody(b []byte) error { return replace(requestBody, b) }
+
+// ReplaceResponseBody implements guard.Host.
+func (*stream) ReplaceResponseBody(b []byte) error { return replace(responseBody, b) }
+
+func replace(kind uint32, b []byte) error {
+	return proxySetBufferBytes(kind, 0, math.MaxInt32, unsafe.Pointer(unsafe.SliceData(b)), uint32(len(b))).err()
+}
+
+// Property implements guard.Host.
+func (*stream) Property(path []string) ([]byte, bool) {
+	args = appendPath(args[:0], path)
+	v, st := taken(proxyGetProperty(unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), pBytes(), pSize()))
+	return v, st == statusOK
+}
+
+// Attribute implements guard.Host.
+func (*stream) Attribute(path []string) ([]byte, guard.Presence) {
+	args = appendPath(args[:0], path)
+	v, st := taken(proxyGetProperty(unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), pBytes(), pSize()))
+	switch st {
+	case statusOK:
+		return v, guard.Present
+	case statusNotFound:
+		return nil, guard.Missing
+	}
+	return nil, guard.Unreadable
+}
+
+// SetState implements guard.Host.
+func (*stream) SetState(name, value string) {
+	p, n := pText(name)
+	v, size := pText(value)
+	if st := proxySetProperty(p, n, v, size); st != statusOK {
+		logLine("the proxy took no filter state: " + st.Error())
+	}
+}
+
+// Reply implements guard.Host.
+func (*stream) Reply(code int, headers [][2]string, body []byte) error {
+	args = appendPairs(args[:0], headers)
+	return proxySendLocalResponse(uint32(code), nil, 0, unsafe.Pointer(unsafe.SliceData(body)), uint32(len(body)),
+		unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), -1).err()
+}
+
+// Resume implements guard.Host.
+func (*stream) Resume() error { return proxyContinueStream(requestStream).err() }
+
+var totalSize = []string{"request", "total_size"}
+
+// TotalSize implements guard.Host.
+func (s *stream) TotalSize() uint64 {
+	v, ok := s.Property(totalSize)
+	if !ok || len(v) != 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(v)
+}
+
+// Enter implements guard.Host.
+func (s *stream) Enter() error { return proxySetEffectiveContext(s.id).err() }
+
+// Wake implements guard.Host.
+func (s *stream) Wake() { s.plugin.waker.call() }
+
+func (w *waker) call() {
+	if !w.ready {
+		var b [16]byte
+		random(b[:])
+		p, n := pText("callonce/" + hex.EncodeToString(b[:]))
+		if proxyRegisterSharedQueue(p, n, unsafe.Pointer(&returned.number)) != statusOK {
+			return
+		}
+		w.queue, w.ready = uint32(returned.number), true
+	}
+	p, n := pText("\x01")
+	// It may fail: a tick comes anyway.
+	_ = proxyEnqueueSharedQueue(w.queue, p, n)
+}
+
+// drain takes the messages out again.
+func (w *waker) drain() {
+	for w.ready {
+		if _, st := taken(proxyDequeueSharedQueue(w.queue, pBytes(), pSize())); st != statusOK {
+			return
+		}
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !smalltable
+
+package abi
+
+import "github.com/callonce/callonce/plugin/internal/ledger"
+
+var layout = ledger.DefaultLayout
+
+// mostHeadsHeld bounds headsHeld, softly: a VM of Envoy's dies at 1 GiB, and Go's
+// collector lets what lives grow to twice its size.
+const mostHeadsHeld = 192 << 20

@@ -1,0 +1,236 @@
+package guard
+
+import (
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
+)
+
+// Guard is what the streams of one configuration in one worker share. It is not for
+// concurrent use: a worker is one thread.
+type Guard struct {
+	config  *policy.Config
+	store   ledger.Store
+	marks   ledger.Marks
+	counts  counts
+	log     Log
+	places  [][]string // of each policy by its index, the pointers among its keys
+	waiting map[ledger.Token]*Stream
+	now     func() ledger.Mono
+	digest  func(text []byte) uint64 // of a principal or a scope, for counting
+	open    []*Stream                // those that asked the ledger and have not ended
+	servers map[string]string        // name of a policy → the server's, as last seen
+	live    map[ledger.Token]bool    // the same, while a tick runs and they are many
+	looked  int                      // streams that searches have looked at, ever
+	tokens  uint32
+	holding holding
+	crowded bool // said once that there was no memory for a request to wait
+	twice   bool // said once that an instance ahead had claimed a call
+
+	misnamed []string             // what was said once that it names no policy
+	unkeyed  []bool               // of each policy by its index: said once that an ambiguous body passed
+	nameless []*policy.Policy     // of which it was said once that a call had no identity
+	unfit    []*policy.Source     // of which it was said once that their values stand for nobody
+	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
+	late     map[*Stream]struct{} // judged; go on outside of their callbacks
+
+	adverts    int // answers that may gain an advert, and have not ended
+	advertHeld int // bytes that they hold
+
+	// Scratch that one callback uses at a time.
+	request  mcp.Request
+	response mcp.Response
+	buf      []byte
+	scope    []byte
+	key      []byte
+	cookies  []string
+}
+
+// New makes the guard of a configuration. Open must follow.
+func New(config *policy.Config, m Metrics, log Log) *Guard {
+	g := &Guard{
+		config:  config,
+		log:     func(text string) { log(OneLine(text, maxLogged)) },
+		counts:  newCounts(config.Namespace, m),
+		waiting: map[ledger.Token]*Stream{},
+		probing: map[*Stream]struct{}{},
+		late:    map[*Stream]struct{}{},
+		servers: map[string]string{},
+	}
+	for _, p := range config.Policies {
+		g.places = append(g.places, pointers(p))
+		g.unkeyed = append(g.unkeyed, false)
+	}
+	return g
+}
+
+// Open opens the ledger in the host's shared data. env needs what the worker alone
+// knows: table, clock and chance.
+func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
+	env.Live, env.Log = g.isOpen, g.log
+	env.Count, env.Late, env.Census, env.GivenUp = g.notice, g.settledLate, g.census, g.givenUp
+	for _, p := range g.config.Policies {
+		env.Policies = append(env.Policies, p.Name)
+	}
+	store, err := ledger.Open(env, g.config.Namespace, layout)
+	if err == nil {
+		g.store, g.marks, g.now, g.digest = store, store, env.Now, store.Digest
+	}
+	return err
+}
+
+// isOpen says whether the stream that asked with a token has not ended.
+func (g *Guard) isOpen(t ledger.Token) bool {
+	if g.live != nil {
+		g.looked++
+		return g.live[t]
+	}
+	g.looked += len(g.open)
+	for _, s := range g.open {
+		if s.token == t {
+			return true
+		}
+	}
+	return false
+}
+
+// fewStreams is up to how many open streams are searched one after the other.
+const fewStreams = 64
+
+// gatherLive makes an index of many open streams, for a tick: the ledger asks for each.
+func (g *Guard) gatherLive() {
+	if len(g.open) <= fewStreams {
+		return
+	}
+	g.live = make(map[ledger.Token]bool, len(g.open))
+	for _, s := range g.open {
+		g.live[s.token] = true
+	}
+}
+
+// enter and leave keep the streams that asked the ledger, at a cost that does not grow
+// with their number.
+func (g *Guard) enter(s *Stream) {
+	s.asked, s.place = true, len(g.open)
+	g.open = append(g.open, s)
+}
+
+func (g *Guard) leave(s *Stream) {
+	last := len(g.open) - 1
+	g.open[s.place], g.open[last].place = g.open[last], s.place
+	g.open[last] = nil
+	g.open, s.asked = g.open[:last], false
+}
+
+// Quotas are what the configuration lets the ledger hold, for its stated maximum.
+func (g *Guard) Quotas() []ledger.Quota {
+	var out []ledger.Quota
+	for _, p := range g.config.Policies {
+		out = append(out, ledger.Quota{Limits: limits(p), Budget: budget(p), ReplyBytes: p.Limits.ReplyBytes})
+	}
+	return out
+}
+
+// keyPointers are the pointers among a policy's keys.
+func (g *Guard) keyPointers(p *policy.Policy) []string {
+	if p == misnamed {
+		return nil
+	}
+	return g.places[p.Index]
+}
+
+func pointers(p *policy.Policy) []string {
+	var out []string
+	for _, k := range p.Keys {
+		if k.Pointer != "" {
+			out = append(out, k.Pointer)
+		}
+	}
+	return out
+}
+
+// misnamed stands for the policy of a route whose metadata names none that exists:
+// its calls, and what may be one, are refused; all else passes.
+var misnamed = &policy.Policy{Name: "(unknown)", MustGuard: true, MaxRequestBytes: 983040}
+
+// route finds the policy of a request, nil for off.
+func (g *Guard) route(h Host) *policy.Policy {
+	metadata, is := h.Attribute(propRoutePolicy)
+	if is == Unreadable { // what YAML makes of a member without a value: null
+		g.tellMisnamed(h, "null")
+		return misnamed
+	}
+	var name []byte
+	if len(metadata) == 0 && g.config.ReadsRoutes() {
+		name, _ = h.Property(propRouteName)
+	}
+	if len(metadata) == 1 && metadata[0] == 0 {
+		return nil // what YAML makes of an off without quotes: the boolean false
+	}
+	p, known := g.config.Route(string(metadata), string(name))
+	if !known {
+		g.tellMisnamed(h, string(metadata))
+		return misnamed
+	}
+	return p
+}
+
+// mostMisnamed bounds how many names of policies that do not exist are told of.
+const mostMisnamed = 16
+
+// tellMisnamed says once what a route's metadata names.
+func (g *Guard) tellMisnamed(h Host, name string) {
+	if len(g.misnamed) == mostMisnamed || slices.Contains(g.misnamed, name) {
+		return
+	}
+	g.misnamed = append(g.misnamed, name)
+	route, _ := h.Property(propRouteName)
+	found := strconv.QuoteToASCII(OneLine(name, maxPublished))
+	switch {
+	case name == "null":
+		found = "no value" // or that word, which names no policy either
+	case len(name) == 8 && !isText(name) || len(name) == 1 && name[0] < ' ':
+		found = "a number or a boolean"
+	}
+	g.log("the metadata callonce/policy of the route " + strconv.QuoteToASCII(OneLine(string(route), maxPublished)) +
+		": found " + found + ", expected \"off\" or the name of a policy, in quotes. Its tool calls are refused")
+}
+
+// Answered implements ledger.Sink: the answer to a claim that had to wait.
+func (g *Guard) Answered(t ledger.Token, a ledger.Answer) {
+	if s, ok := g.waiting[t]; ok {
+		delete(g.waiting, t)
+		s.answered(a)
+	}
+}
+
+// fault logs a panic that was contained. Errors of the runtime name an index or a
+// type, never a byte of a request; anything else is not printed.
+func (g *Guard) fault(f any) {
+	text := "a fault of the filter's own was contained"
+	if err, ok := f.(runtime.Error); ok {
+		text += ": " + err.Error()
+	}
+	g.log(text)
+}
+
+// Tick does what must be done now and then.
+func (g *Guard) Tick(now ledger.Mono) {
+	defer func() {
+		g.live = nil
+		if f := recover(); f != nil {
+			g.fault(f)
+		}
+	}()
+	for s := range g.probing {
+		s.ticks++
+	}
+	g.look(len(g.probing))
+	g.goOn()
+	g.gatherLive()
+	g.store.Tick(now)
+}

@@ -1,0 +1,157 @@
+package guard
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
+)
+
+// head is what the decisions need of a request's headers.
+type head struct {
+	lines     [][2]string
+	method    string
+	path      string // without query
+	accept    string
+	encoding  string
+	mcpMethod string // of several lines, the first that names tools/call, else the first
+	length    int    // Content-Length, -1 = not given
+	types     int    // lines of Content-Type
+	json      int    // those that are application/json
+	keyed     bool   // a key header is there, valid or not
+
+	charset mcp.Charset // the worst that a Content-Type names
+}
+
+func readHead(lines [][2]string, p *policy.Policy) head {
+	h := head{lines: lines, length: -1}
+	for _, l := range lines {
+		name, value := l[0], l[1]
+		switch name {
+		case ":method":
+			h.method = value
+		case ":path":
+			h.path = value
+			if i := strings.IndexByte(value, '?'); i >= 0 {
+				h.path = value[:i]
+			}
+		case "accept":
+			h.accept = join(h.accept, value)
+		case "content-encoding":
+			h.encoding = join(h.encoding, value)
+		case "content-type":
+			h.types++
+			if mcp.IsJSON(value) {
+				h.json++
+				h.charset = max(h.charset, mcp.CharsetOf(value))
+			}
+		case "content-length":
+			if n, err := strconv.Atoi(value); err == nil {
+				h.length = n
+			}
+		case "mcp-method":
+			if h.mcpMethod == "" || value == toolsCall {
+				h.mcpMethod = value
+			}
+		}
+		for i := range p.Keys {
+			if p.Keys[i].Header == name {
+				h.keyed = true
+			}
+		}
+	}
+	return h
+}
+
+// size is what the headers count in the size of a request: names and values.
+func (h *head) size() (n int) {
+	for _, l := range h.lines {
+		n += len(l[0]) + len(l[1])
+	}
+	return n
+}
+
+const toolsCall = "tools/call"
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "," + b
+}
+
+// one gives a header that must not be sent twice.
+func (h *head) one(name string) (value string, lines int) {
+	for i := range h.lines {
+		if h.lines[i][0] == name {
+			value = h.lines[i][1]
+			lines++
+		}
+	}
+	return value, lines
+}
+
+// isPost reports the method. Methods are case-sensitive, but not to every server, and over
+// HTTP/2 a proxy passes them on as they are.
+func (h *head) isPost() bool { return strings.EqualFold(h.method, "POST") }
+
+func (h *head) isJSON() bool { return h.types > 0 && h.json == h.types }
+
+// class is what the headers alone say (rules 1 to 3 of the contract's order).
+type class uint8
+
+const (
+	hold class = iota
+	pass
+	stray
+	unsupportedType
+	encoded
+	tooLarge
+)
+
+// keyless reports whether the lack of a key shows already that there is nothing to look
+// for (rule 1), so that the headers need not be read.
+func (s *Stream) keyless() bool {
+	p := s.policy
+	if p.MustGuard || p.Advertise || !p.HeaderKeysOnly {
+		return false
+	}
+	for i := range p.Keys {
+		if s.host.HasRequestHeader(p.Keys[i].Header) {
+			return false
+		}
+	}
+	return true
+}
+
+// classify decides by the headers.
+func (s *Stream) classify() class {
+	p, h := s.policy, &s.head
+	post, isJSON := h.isPost(), h.isJSON()
+	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
+	switch {
+	case !p.MustGuard && !h.keyed && (p.HeaderKeysOnly && !p.Advertise || noCall):
+		return pass
+	case post && !isJSON && p.MustGuard:
+		return unsupportedType
+	case !post || !isJSON:
+		if h.keyed {
+			return stray
+		}
+		return pass
+	}
+	// Where a key may stand in the body, only a header that names another method shows
+	// that there is none.
+	guardable := h.keyed || p.MustGuard || !p.HeaderKeysOnly && !noCall
+	switch {
+	case !mcp.IsIdentity(h.encoding):
+		if guardable {
+			return encoded
+		}
+		return pass
+	case h.length > p.MaxRequestBytes && (h.keyed || p.MustGuard):
+		return tooLarge
+	}
+	return hold
+}

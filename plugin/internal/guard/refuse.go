@@ -1,0 +1,96 @@
+package guard
+
+import (
+	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
+)
+
+// What is wrong with a request whose body was not, or not wholly, read.
+const (
+	notJSON         = "a POST whose Content-Type is not application/json"
+	contentEncoding = "a body with a Content-Encoding"
+	unreadable      = "a request that the proxy could not hand over"
+)
+
+// refuse answers with one of the refusals. detail says more precisely what was wrong
+// and holds nothing that the caller sent. A policy that observes only counts it.
+func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
+	s.outcome(outcomes[f.Type])
+	s.state(stateRefusal, f.Type)
+	if s.policy.Observe {
+		return s.pass()
+	}
+	statusTool := ""
+	if s.call.tool != nil {
+		statusTool = OneLine(s.call.tool.StatusTool, len(s.call.tool.StatusTool))
+	}
+	detail = OneLine(detail, len(detail))
+	named := f.In(dialect(s.policy.Preset))
+	if s.call.derived {
+		named = named.WithoutKey()
+	}
+	headers := [][2]string{{"content-type", "application/json"}}
+	if f.RetryAfter > 0 {
+		headers = append(headers, [2]string{"retry-after", itoa(f.RetryAfter)})
+	}
+	status, shape := f.Status, named.AppendError
+	if s.call.isCall && s.policy.Reply != policy.ReplyHTTP {
+		status = 200
+		if s.policy.Reply == policy.ReplyToolResult {
+			shape = named.AppendToolResult
+		}
+	}
+	id := s.call.id
+	if !mcp.IsToken(id) {
+		id = nil // a fault of our own, after the call went on
+	}
+	return s.answer(status, headers, shape(nil, id, s.call.operation, statusTool, detail))
+}
+
+// dialect says whose names the callers of a preset expect.
+func dialect(p policy.Preset) mcp.Dialect {
+	switch p {
+	case policy.SEP3182:
+		return mcp.SEP3182
+	case policy.Forward:
+		return mcp.KeyReused
+	}
+	return mcp.Own
+}
+
+func (s *Stream) refuseUnread(detail string) Action { return s.refuse(&mcp.Unsupported, detail) }
+
+func (s *Stream) refuseTooLarge() Action {
+	return s.refuse(&mcp.TooLarge, "a body of more than "+itoa(s.policy.MaxRequestBytes)+" bytes")
+}
+
+// refuseCrowded answers a request that would have to wait. More of them would end the
+// worker's VM, and with it what all others wait for.
+func (s *Stream) refuseCrowded() Action {
+	if !s.g.crowded {
+		s.g.crowded = true
+		s.g.log("the headers of requests whose bodies do not come take all the memory that is for them: others are refused while they do")
+	}
+	return s.refuse(&mcp.Unavailable, "")
+}
+
+func (s *Stream) refuseMisnamed() Action { return s.refuse(&mcp.Misrouted, "") }
+
+// refuseFault answers for a fault of our own. It must not fail itself.
+func (s *Stream) refuseFault() (a Action) {
+	defer func() {
+		if recover() != nil {
+			a = Pause
+		}
+	}()
+	return s.refuse(&mcp.Unavailable, "")
+}
+
+func (s *Stream) refuseMismatch(header string) Action {
+	s.outcome(outRejected)
+	if s.policy.Observe {
+		return s.pass()
+	}
+	return s.answer(400, [][2]string{{"content-type", "application/json"}},
+		mcp.AppendHeaderMismatch(nil, s.call.id, header))
+}

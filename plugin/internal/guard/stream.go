@@ -1,0 +1,295 @@
+package guard
+
+import (
+	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
+)
+
+// stage is where a request stands.
+type stage uint8
+
+const (
+	begun      stage = iota
+	passing          // none of our business, or not any more
+	reading          // headers held, the body is being gathered
+	asking           // the ledger was asked and has not answered
+	forwarded        // claimed, sent on; the answer is read along
+	replied          // answered by us
+	advertised       // sent on; its answer may gain an advert
+	watching         // goes on; its body is looked at while it passes
+)
+
+// Stream is one request and its response. Its methods are the proxy's callbacks.
+type Stream struct {
+	g      *Guard
+	host   Host
+	stage  stage
+	policy *policy.Policy
+	head   head
+	call   call
+	token  ledger.Token
+	hold   ledger.Hold
+	reply  readAlong
+	advert *advertising // nil but for the answers that gain one
+
+	watched []byte // while watching, what has passed of a body that came in pieces
+
+	sizeAtHead  uint64 // what had arrived when the headers came
+	wholeAtHead bool   // and that was all
+	ticks       int    // since then, while nothing tells whether this proxy holds headers
+	ahead       bool   // the headers went on before the body was judged
+	asked       bool   // the ledger was asked; place is where the guard keeps the stream
+	place       int
+	stuck       bool // and they did so only when Look found that they were stuck
+}
+
+// call is what must be remembered of a call once its body has been read. Its bytes
+// are copies.
+type call struct {
+	tool      *policy.Tool
+	server    string
+	session   string
+	id        []byte              // the request's id token, empty where it could not be read; from forward on mcp.KeepID of it
+	mark      ledger.Cancellation // what cancels it
+	operation string              // the call's public name: 16 hex digits of its stored id
+	forward   string              // what goes on in the header forward_key
+	body      []byte              // what goes on in place of the body, nil = as it came
+	isCall    bool                // a well-formed tools/call whose id was read
+	guarded   bool
+	derived   bool // by what was called: no key was sent
+}
+
+// NewStream begins a stream.
+func (g *Guard) NewStream(id uint32, h Host) *Stream {
+	s := &Stream{g: g, host: h}
+	s.Reuse(id)
+	return s
+}
+
+// Reuse begins another stream in the memory of one that is over: Done was called, or
+// Finished said that it need not be.
+func (s *Stream) Reuse(id uint32) {
+	s.g.tokens++
+	*s = Stream{g: s.g, host: s.host, token: ledger.Token{Stream: id, Generation: s.g.tokens}, call: call{id: s.call.id[:0]}}
+}
+
+// Finished reports whether nothing is left to do: no other callback matters then, not
+// even Done.
+func (s *Stream) Finished() bool {
+	return s.stage == passing && !s.asked && !s.isProbing() && !s.isLate()
+}
+
+// Waits reports whether the request's headers are needed after this callback: until it
+// has been judged.
+func (s *Stream) Waits() bool { return s.stage == reading || s.stage == asking }
+
+// RequestHeaders is called once; end says that there is no body.
+func (s *Stream) RequestHeaders(end bool) (a Action) {
+	defer s.contain(&a)
+	s.policy = s.g.route(s.host)
+	if s.policy == nil {
+		return s.pass()
+	}
+	if s.keyless() {
+		return s.watch(end)
+	}
+	lines, err := s.host.RequestHeaders()
+	if err != nil {
+		return s.refuseUnread(unreadable)
+	}
+	s.head = readHead(lines, s.policy)
+	switch s.classify() {
+	case pass:
+		if advertises(s.policy, s.head.mcpMethod) != "" {
+			return s.passWith(s.head.mcpMethod)
+		}
+		return s.watch(end)
+	case stray:
+		return s.strayKey("")
+	case unsupportedType:
+		return s.refuseUnread(notJSON)
+	case encoded:
+		return s.refuseUnread(contentEncoding)
+	case tooLarge:
+		return s.refuseTooLarge()
+	}
+	s.stage = reading
+	switch {
+	case end:
+		return s.judge(nil)
+	case s.host.Crowded():
+		return s.refuseCrowded()
+	}
+	return s.holdHeaders()
+}
+
+// RequestBody is called as the body arrives, with the size of what is held so far.
+func (s *Stream) RequestBody(size int, end bool) (a Action) {
+	defer s.contain(&a)
+	switch s.stage {
+	case reading:
+	case watching:
+		return s.watchBody(size, end)
+	default:
+		return s.heldElsewhere()
+	}
+	s.bodyCame()
+	if size > s.policy.MaxRequestBytes {
+		return s.oversize(s.policy.MaxRequestBytes)
+	}
+	if !end {
+		return Pause
+	}
+	return s.read(size)
+}
+
+// RequestTrailers ends a request whose body callback never said that it ended.
+func (s *Stream) RequestTrailers(size int) (a Action) {
+	defer s.contain(&a)
+	if s.stage != reading {
+		return s.heldElsewhere()
+	}
+	s.bodyCame()
+	if a = s.read(size); a == Continue && s.stuck {
+		return s.later()
+	}
+	return a
+}
+
+// heldElsewhere is what the rest of a request does that has been judged.
+func (s *Stream) heldElsewhere() Action {
+	return Action(s.stage == asking || s.stage == replied)
+}
+
+// read takes the whole body and judges it.
+func (s *Stream) read(size int) Action {
+	if size == 0 {
+		return s.judge(nil)
+	}
+	body, err := s.host.RequestBody(size)
+	if err != nil || len(body) != size {
+		return s.refuseUnread(unreadable)
+	}
+	return s.judge(body)
+}
+
+// pass lets the request go on, and forgets it.
+func (s *Stream) pass() Action {
+	s.stage = passing
+	s.head = head{}
+	s.letGo()
+	return Continue
+}
+
+// letGo lets go of what a caller could make large: the stream's memory is used again,
+// and until then kept.
+func (s *Stream) letGo() {
+	if cap(s.call.id) > 2*mcp.MostID {
+		s.call.id = nil
+	}
+	s.call.body, s.watched = nil, nil
+}
+
+// Done is called when the stream has ended, in whatever way.
+func (s *Stream) Done() {
+	defer s.containLate()
+	delete(s.g.probing, s)
+	if s.asked {
+		s.g.leave(s)
+	}
+	delete(s.g.late, s)
+	switch s.stage {
+	case asking:
+		s.leaveLedger()
+	case forwarded:
+		s.settleAtEnd()
+	case advertised:
+		s.dropAdvert()
+	}
+	s.stage = passing
+	s.letGo()
+}
+
+// leaveLedger says that nobody waits for an answer any more.
+func (s *Stream) leaveLedger() {
+	if _, waits := s.g.waiting[s.token]; waits {
+		delete(s.g.waiting, s.token)
+		s.g.store.Forget(s.token)
+	}
+}
+
+// contain keeps a fault of our own, met before the request went on, to the stream
+// that hit it: a key that it holds is buried, a call that might have run unguarded is
+// refused, anything else goes on.
+func (s *Stream) contain(a *Action) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.g.fault(fault)
+	was := s.stage
+	s.stage = passing
+	switch {
+	case was == forwarded:
+		s.bury()
+		if *a = Continue; !s.policy.Observe {
+			*a = s.refuseFault()
+		}
+	case was == replied:
+		*a = Pause
+	case was != passing && s.mayBeGuarded():
+		*a = s.refuseFault()
+	default:
+		*a = Continue
+	}
+}
+
+func (s *Stream) mayBeGuarded() bool {
+	if s.policy == nil || s.policy.Observe {
+		return false
+	}
+	return s.call.guarded || s.head.keyed || s.policy.MustGuard
+}
+
+// containHead is contain for the answer's headers, in whose place a refusal can still
+// go out.
+func (s *Stream) containHead(a *Action) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.g.fault(fault)
+	was := s.stage
+	s.stage = passing
+	s.failAdvert()
+	if was == forwarded {
+		s.bury()
+		if !s.policy.Observe {
+			*a = s.refuseFault()
+		}
+	}
+}
+
+// containLate is contain for what comes later still: the answer passes, the key is
+// buried.
+func (s *Stream) containLate() {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.g.fault(fault)
+	switch s.stage {
+	case forwarded:
+		s.stage = passing
+		s.bury()
+	case advertised:
+		s.failAdvert()
+	}
+}
+
+// bury ends a hold whose call may have run.
+func (s *Stream) bury() {
+	defer func() { _ = recover() }()
+	s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+}
