@@ -13,7 +13,9 @@ const (
 
 func appendVarint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v) }
 
-func appendTag(b []byte, field, kind int) []byte { return appendVarint(b, uint64(field)<<3|uint64(kind)) }
+func appendTag(b []byte, field, kind int) []byte {
+	return appendVarint(b, uint64(field)<<3|uint64(kind))
+}
 
 // appendNumber leaves a 0 out, as proto3 does.
 func appendNumber(b []byte, field int, v uint64) []byte {
