@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"encoding/hex"
 	"slices"
 	"time"
 
@@ -308,7 +307,17 @@ func (s *Store) call(service, method string, message []byte, done func(status in
 }
 
 func (s *Store) recordKey(id *[32]byte) string {
-	return s.opts.Prefix + "k/" + hex.EncodeToString(id[:])
+	return s.opts.Prefix + "k/" + hexOf(id[:])
+}
+
+// hexOf is what encoding/hex does, which would bring fmt along.
+func hexOf(b []byte) string {
+	const digits = "0123456789abcdef"
+	out := make([]byte, 0, 2*len(b))
+	for _, c := range b {
+		out = append(out, digits[c>>4], digits[c&15])
+	}
+	return string(out)
 }
 
 func (s *Store) holderKey(incarnation uint64) string {
@@ -316,7 +325,7 @@ func (s *Store) holderKey(incarnation uint64) string {
 	for i := range b {
 		b[i] = byte(incarnation >> (56 - 8*i))
 	}
-	return s.opts.Prefix + "h/" + hex.EncodeToString(b[:])
+	return s.opts.Prefix + "h/" + hexOf(b[:])
 }
 
 // number is random, and not 0.

@@ -47,7 +47,6 @@ type grpcCall struct {
 
 var (
 	grpcCalls = map[uint32]*grpcCall{}
-	grpcLast  uint32
 	// grpcCaller made the last call, if in vain.
 	grpcCaller *grpcCall
 )
@@ -60,11 +59,11 @@ func addGrpcVerbs() {
 		st := hostGrpcStream(data(service), size(service), data(grpcService), size(grpcService), data(method), size(method), nil, 0, unsafe.Pointer(&token))
 		return r.called(st, token)
 	}
-	verbs["grpccancel"] = func(_ *run, a []string) string { return fmt.Sprintf("status=%d", hostGrpcCancel(tokenOf(a))) }
-	verbs["grpcclose"] = func(_ *run, a []string) string { return fmt.Sprintf("status=%d", hostGrpcClose(tokenOf(a))) }
-	verbs["grpcsend"] = func(_ *run, a []string) string {
-		b := []byte(a[0])
-		return fmt.Sprintf("status=%d", hostGrpcSend(grpcLast, data(b), size(b), 1))
+	verbs["grpccancel"] = func(r *run, a []string) string { return fmt.Sprintf("status=%d", hostGrpcCancel(r.token(a))) }
+	verbs["grpcclose"] = func(r *run, a []string) string { return fmt.Sprintf("status=%d", hostGrpcClose(r.token(a))) }
+	verbs["grpcsend"] = func(r *run, a []string) string {
+		b := []byte(a[1])
+		return fmt.Sprintf("status=%d", hostGrpcSend(r.token(a), data(b), size(b), 1))
 	}
 	verbs["grpcbuffer"] = func(*run, []string) string { return grpcBuffer() }
 	verbs["status"] = func(*run, []string) string { return grpcStatus() }
@@ -73,11 +72,12 @@ func addGrpcVerbs() {
 
 var grpcService = []byte("probe.Svc")
 
-func tokenOf(a []string) uint32 {
+// token is a number, or that of the stream's last call.
+func (r *run) token(a []string) uint32 {
 	if len(a) > 0 {
 		return uint32(number(a[0]))
 	}
-	return grpcLast
+	return r.stream.grpcToken
 }
 
 func data(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
@@ -124,11 +124,11 @@ func (r *run) called(st, token uint32) string {
 	c := &grpcCall{plugin: r.plugin, stream: r.stream, where: r.where}
 	grpcCaller = c
 	if st == 0 {
-		grpcLast = token
 		r.plugin.grpcs++
 		c.number = r.plugin.grpcs
 		if r.stream != nil {
 			r.stream.grpcs++
+			r.stream.grpcToken = token
 			c.number = r.stream.grpcs
 		}
 		grpcCalls[token] = c

@@ -102,11 +102,12 @@ func (p *plugin) NewHttpContext(id uint32) types.HttpContext {
 
 type stream struct {
 	types.DefaultHttpContext
-	id     uint32
-	plugin *plugin
-	name   string
-	plan   []*step
-	grpcs  int
+	id        uint32
+	plugin    *plugin
+	name      string
+	plan      []*step
+	grpcs     int
+	grpcToken uint32
 }
 
 // from runs a stream's steps for a callback of the plugin context.
