@@ -16,7 +16,7 @@ type cluster struct {
 	now      ledger.Mono
 	revision int64
 	keys     map[string]*entry
-	leases   map[int64]*simLease
+	leases   map[int64]*grantedLease
 	nextID   int64
 	// wrote sees each change of a key, before it is made; nil = none before, or after.
 	wrote func(key string, before, after *entry)
@@ -28,13 +28,13 @@ type entry struct {
 	lease               int64
 }
 
-type simLease struct {
+type grantedLease struct {
 	ttl  ledger.Mono
 	ends ledger.Mono
 }
 
 func newCluster() *cluster {
-	return &cluster{revision: 1, keys: map[string]*entry{}, leases: map[int64]*simLease{}, nextID: 7000}
+	return &cluster{revision: 1, keys: map[string]*entry{}, leases: map[int64]*grantedLease{}, nextID: 7000}
 }
 
 // advance moves the clock and ends leases.
@@ -79,7 +79,7 @@ func (c *cluster) apply(method string, request []byte) (status int, response []b
 		eachField(request, func(n int, v uint64, _ []byte) bool { ttl = v; return true })
 		c.nextID++
 		d := ledger.Mono(ttl) * 1e9
-		c.leases[c.nextID] = &simLease{d, c.now + d}
+		c.leases[c.nextID] = &grantedLease{d, c.now + d}
 		return statusOK, appendNumber(appendNumber(c.header(), 2, uint64(c.nextID)), 3, ttl)
 	case MethodKeepAlive:
 		var id uint64
