@@ -34,6 +34,7 @@ type world struct {
 	tokens  uint32
 	fault   fault
 	tweak   func(*Store) // a bug within the store, planted before each step
+	givenUp int          // how many of a hundred calls are given up, and perhaps applied late
 	calm    bool         // nothing goes wrong any more
 	err     error
 	steps   []string
@@ -78,7 +79,7 @@ type run struct {
 }
 
 func newSchedule(seed uint64, workers int) *world {
-	w := &world{cluster: newCluster(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}}
+	w := &world{cluster: newCluster(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6}
 	w.cluster.now = 1
 	w.cluster.wrote = w.watch
 	for n := range workers {
@@ -170,7 +171,16 @@ func (k *worker) first(t ledger.Token, q *ask, a ledger.Answer) {
 
 // watch holds every change of a record against the table of states.
 func (w *world) watch(key string, before, after *entry) {
-	if !strings.Contains(key, "/k/") || before == nil {
+	if !strings.Contains(key, "/k/") {
+		return
+	}
+	if after != nil {
+		r, ok := decodeRecord(after.value)
+		if ok && r.state == ledger.InFlight && w.keys[fmt.Sprintf("/callonce/h/%016x", r.holder)] == nil {
+			w.violated("a claim of a worker that is not alive to the others")
+		}
+	}
+	if before == nil {
 		return
 	}
 	old, ok := decodeRecord(before.value)
@@ -328,7 +338,7 @@ func (w *world) carry(at int) {
 	case luck < 4: // lost on the way there
 		drop()
 		back(statusUnavailable, nil)
-	case luck < 10:
+	case luck < 4+w.givenUp:
 		w.note("worker %d: %s is given up", c.worker.n, c.method)
 		back(statusUnavailable, nil)
 		c.failed = w.now
@@ -488,18 +498,13 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			return len(x.compares) > 0 && x.compares[0].target == targetValue
 		}),
 		"release given up too early": func(w *world) {
+			w.givenUp = 35
 			w.tweak = func(s *Store) {
 				for _, b := range s.strays {
 					b.until = 0
 				}
 			}
 		},
-		"take-over without the holder's death": rewriteTxn(func(x *simTxn) bool {
-			if st, _ := putsState(x); st == ledger.InFlight {
-				x.compares = slices.DeleteFunc(x.compares, func(c simCompare) bool { return c.target == targetVersion && c.how == equal })
-			}
-			return false
-		}),
 		"take-over without revision": rewriteTxn(func(x *simTxn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
 				dropCompares(x, targetMod)

@@ -200,6 +200,7 @@ func (s *Store) takeOver(a *asked) {
 	var x txn
 	x.compare(a.key, targetMod, equal, a.seenRev)
 	if a.seen.state == ledger.InFlight {
+		// Once gone an incarnation never comes back, so this only makes sure.
 		x.compare(s.holderKey(a.seen.holder), targetVersion, equal, 0)
 	}
 	s.write(&x, a)
