@@ -114,8 +114,8 @@ type simCompare struct {
 }
 
 type simTxn struct {
-	compares    []simCompare
-	then, else_ []simOp
+	compares        []simCompare
+	then, otherwise []simOp
 }
 
 func decodeRequest(b []byte) (t simTxn) {
@@ -159,7 +159,7 @@ func decodeRequest(b []byte) (t simTxn) {
 		case 2:
 			t.then = append(t.then, op(m))
 		case 3:
-			t.else_ = append(t.else_, op(m))
+			t.otherwise = append(t.otherwise, op(m))
 		}
 		return true
 	})
@@ -193,7 +193,7 @@ func (c *cluster) txn(request []byte) (int, []byte) {
 	}
 	ops := t.then
 	if !held {
-		ops = t.else_
+		ops = t.otherwise
 	}
 	for _, o := range ops {
 		if o.kind == 2 && o.lease != 0 && c.leases[o.lease] == nil {
@@ -271,7 +271,7 @@ func (t *simTxn) encode() []byte {
 	for _, o := range t.then {
 		x.then(op(o))
 	}
-	for _, o := range t.else_ {
+	for _, o := range t.otherwise {
 		x.otherwise(op(o))
 	}
 	return x.message()
@@ -286,7 +286,7 @@ func TestEncodeIsDecoded(t *testing.T) {
 	x.then(opDelete("k"))
 	x.otherwise(opRange("k"))
 	got := decodeRequest(x.message())
-	if !bytes.Equal(got.encode(), x.message()) || len(got.compares) != 3 || len(got.then) != 2 || len(got.else_) != 1 {
+	if !bytes.Equal(got.encode(), x.message()) || len(got.compares) != 3 || len(got.then) != 2 || len(got.otherwise) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	if !strings.Contains(fmt.Sprint(got.then[0]), "k") {
