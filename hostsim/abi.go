@@ -24,7 +24,7 @@ var errCrash = errors.New("crashed by a test hook")
 // hostFuncs is everything that proxy-wasm-cpp-host offers to ABI 0.2.x, whether the Go SDK imports it or not.
 func hostFuncs() []hostFunc {
 	var all []hostFunc
-	for _, group := range [][]hostFunc{sharedFuncs, headerFuncs, bodyFuncs, streamFuncs, propertyFuncs, metricFuncs, calloutFuncs} {
+	for _, group := range [][]hostFunc{sharedFuncs, headerFuncs, bodyFuncs, streamFuncs, propertyFuncs, metricFuncs, calloutFuncs, grpcFuncs} {
 		all = append(all, group...)
 	}
 	return all

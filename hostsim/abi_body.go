@@ -36,6 +36,10 @@ func (c *guestContext) buffer(kind uint32) (b *[]byte, fixed, ok bool) {
 			return &a.body, true, true
 		}
 		return nil, true, false
+	case bufferGrpc:
+		if m := c.root.grpcMessage; m != nil {
+			return m, true, true
+		}
 	case bufferRequestBody:
 		if c.stream != nil {
 			return c.stream.request.body(), false, true
@@ -46,7 +50,7 @@ func (c *guestContext) buffer(kind uint32) (b *[]byte, fixed, ok bool) {
 		}
 	}
 	var none []byte
-	return &none, true, kind != bufferGrpc
+	return &none, true, true
 }
 
 func getBufferBytes(v *vm, s []uint64, _ *Call) Status {

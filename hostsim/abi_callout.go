@@ -8,17 +8,10 @@ import (
 	"time"
 )
 
-// HTTP callouts, and the gRPC ones, which link and say that they are not there.
+// HTTP callouts.
 var calloutFuncs = []hostFunc{
 	{name: "proxy_http_call", words: 10, run: httpCall},
-	{name: "proxy_grpc_call", words: 12, run: unimplemented},
-	{name: "proxy_grpc_stream", words: 9, run: unimplemented},
-	{name: "proxy_grpc_cancel", words: 1, run: unimplemented},
-	{name: "proxy_grpc_close", words: 1, run: unimplemented},
-	{name: "proxy_grpc_send", words: 4, run: unimplemented},
 }
-
-func unimplemented(*vm, []uint64, *Call) Status { return StatusUnimplemented }
 
 // callout is one proxy_http_call under way. Its answer goes to the plugin context, whether or not the stream that asked still exists;
 // it is the SDK that keeps it from a stream that has gone.
@@ -26,7 +19,7 @@ type callout struct {
 	vm      *vm
 	root    *guestContext
 	token   uint32
-	x       *exchange
+	x       outgoing
 	stop    func()
 	answer  calloutAnswer
 	started bool
@@ -48,13 +41,36 @@ const maxCalloutBody = 32 << 20
 func (h *Host) openClusters() error {
 	for name, raw := range h.config.Clusters {
 		u, err := url.Parse(raw)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("cluster %q: want http://HOST:PORT or https://HOST:PORT, found %q", name, raw)
+		if err != nil || u.Host == "" {
+			u = &url.URL{}
 		}
-		h.clusters[name] = newUpstreamPool(u, calloutDialTimeout, maxCalloutBody)
+		switch u.Scheme {
+		case "http", "https":
+			h.clusters[name] = newUpstreamPool(u, calloutDialTimeout, maxCalloutBody)
+		case "h2c":
+			h.clusters[name] = newHTTP2Pool(u, calloutDialTimeout)
+		default:
+			return fmt.Errorf("cluster %q: want http://HOST:PORT, https://HOST:PORT, or h2c://HOST:PORT for HTTP/2, found %q", name, raw)
+		}
+	}
+	for name, server := range h.config.Servers {
+		if h.clusters[name] != nil {
+			return fmt.Errorf("cluster %q has an address and a server in the test, want one of them", name)
+		}
+		h.clusters[name] = directCluster{directDialer{server}}
 	}
 	return nil
 }
+
+// cluster is where callouts go.
+type cluster interface {
+	dialer
+	close()
+}
+
+type directCluster struct{ directDialer }
+
+func (directCluster) close() {}
 
 const calloutDialTimeout = 5 * time.Second
 
@@ -94,7 +110,7 @@ func httpCall(v *vm, s []uint64, _ *Call) Status {
 	return StatusOK
 }
 
-func (c *callout) begin(pool *upstreamPool, h *headerMap, body []byte, trailers []Header, timeout time.Duration) {
+func (c *callout) begin(pool cluster, h *headerMap, body []byte, trailers []Header, timeout time.Duration) {
 	post := func(f func()) {
 		c.vm.loop.post("callout", func() {
 			if !c.over {
@@ -103,7 +119,7 @@ func (c *callout) begin(pool *upstreamPool, h *headerMap, body []byte, trailers 
 		})
 	}
 	end := len(body) == 0 && len(trailers) == 0
-	c.x = pool.open(h, end, exchangeEvents{
+	c.x = pool.dial(h, end, exchangeEvents{
 		headers: func(h *headerMap, end bool) {
 			post(func() {
 				h.set("x-envoy-upstream-service-time", strconv.FormatInt((c.vm.host.clock.Mono()-c.sentAt).Milliseconds(), 10))
@@ -115,7 +131,7 @@ func (c *callout) begin(pool *upstreamPool, h *headerMap, body []byte, trailers 
 		},
 		data: func(b []byte, end bool) {
 			post(func() {
-				c.x.window.give(len(b))
+				c.x.give(len(b))
 				if c.answer.body = append(c.answer.body, b...); len(c.answer.body) > maxCalloutBody {
 					c.answer = calloutAnswer{reset: true}
 					end = true
@@ -170,6 +186,9 @@ func (c *callout) deliver() {
 	c.root.answer = &c.answer
 	v.call(c.root, "proxy_on_http_call_response", v.calls.httpCallResponse, uint64(c.root.id), uint64(c.token),
 		uint64(headerCount(c.answer.headers)), uint64(len(c.answer.body)), uint64(headerCount(c.answer.trailers)))
+	if c.answer.reset {
+		c.root.status = 0
+	}
 	c.root.answer = nil
 	v.runDeferred()
 }

@@ -1,6 +1,7 @@
 package hostsim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -138,6 +139,31 @@ func (a *Arrival) Gone() bool { return a.gone.Load() }
 func (a *Arrival) Respond(status int, headers []Header, pieces ...[]byte) {
 	a.begin(status, headers, pieces)
 	a.events.data(nil, true)
+}
+
+// RespondGrpc answers a gRPC callout, with a message (nil = none), a status and its text, all in one step.
+func (a *Arrival) RespondGrpc(message []byte, status int, text string) {
+	t := &headerMap{lines: []Header{{"grpc-status", strconv.Itoa(status)}, {"grpc-message", text}}}
+	h := &headerMap{lines: []Header{{":status", "200"}, {"content-type", "application/grpc"}}}
+	var body []byte
+	if message != nil {
+		body = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+	}
+	if a.events.whole != nil {
+		a.events.whole(h, body, t)
+		return
+	}
+	a.events.headers(h, false)
+	a.events.data(body, false)
+	a.events.trailers(t)
+}
+
+// GrpcMessage is the message of a gRPC callout; ok is false where the body is none.
+func (a *Arrival) GrpcMessage() (message []byte, ok bool) {
+	if len(a.Body) < 5 || a.Body[0] != 0 || int(binary.BigEndian.Uint32(a.Body[1:])) != len(a.Body)-5 {
+		return nil, false
+	}
+	return a.Body[5:], true
 }
 
 // Cut is Respond, but the connection breaks after the last piece.

@@ -154,6 +154,7 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 	options := s.acts[0].options
 	e.values = map[string]any{
 		"Listen": splitAddress(t, e.listen), "Admin": splitAddress(t, e.admin), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)),
+		"Grpc": splitAddress(t, newGrpcUpstream(t)),
 		"Wasm": probePath, "Listener": e.listener,
 		"Plugin": fmt.Sprintf("%q", scenarioConfig), "Hold": options["hold"] != "no", "Trailers": options["trailers"] == "yes",
 		"Metadata": metadataValues(t), "Timeout": scenarioTimeout, "Idle": scenarioIdle, "Headers": scenarioHeaders,
@@ -275,4 +276,18 @@ static_resources:
   - name: dead
     connect_timeout: 1s
     load_assignment: {cluster_name: dead, endpoints: [{lb_endpoints: [{endpoint: {address: {{.Dead}}}}]}]}
+  - name: grpc
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+    load_assignment: {cluster_name: grpc, endpoints: [{lb_endpoints: [{endpoint: {address: {{.Grpc}}}}]}]}
+  - name: deadgrpc
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+    load_assignment: {cluster_name: deadgrpc, endpoints: [{lb_endpoints: [{endpoint: {address: {{.Dead}}}}]}]}
 `))

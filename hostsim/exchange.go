@@ -14,6 +14,8 @@ type exchangeEvents struct {
 	data     func(b []byte, end bool)
 	trailers func(t *headerMap)
 	reset    func(r resetReason)
+	// whole is headers, data and trailers in one step, where the receiver takes them so; else nil.
+	whole func(h *headerMap, b []byte, t *headerMap)
 }
 
 // exchange is one request to the upstream and its response.

@@ -150,7 +150,8 @@ func newRig(t *testing.T, change func(*Config, *ProxyOptions)) *rig {
 	r := &rig{t: t, book: newBook(), records: make(chan Record, 10000), up: newUpstream(t), served: make(chan error, 1)}
 	c := Config{Wasm: probeWasm, CacheDir: cacheDir, HoldHeaders: true, VMID: "vmid", PluginName: "probe", RootID: "rootid",
 		PluginConfig: []byte("start register probe\n"),
-		Clusters:     map[string]string{"up": "http://" + r.up.address, "dead": "http://" + deadAddress(t)},
+		Clusters: map[string]string{"up": "http://" + r.up.address, "dead": "http://" + deadAddress(t),
+			"grpc": "h2c://" + newGrpcUpstream(t), "deadgrpc": "h2c://" + deadAddress(t)},
 		Log: func(worker int, level LogLevel, msg string) {
 			if text, ok := strings.CutPrefix(msg, "probe: "); ok {
 				r.book.add(text)

@@ -43,8 +43,12 @@ type Config struct {
 	// Properties are what proxy_get_property answers, by the path joined with dots ("xds.route_name"), on top of what the host
 	// knows by itself. A string is its bytes; a number must be in the ABI's binary form.
 	Properties map[string][]byte
-	// Clusters says where proxy_http_call finds the clusters that it names: a URL each, of which scheme and host count.
+	// Clusters says where callouts find the clusters that they name: a URL each, of which scheme and host count. The scheme h2c is
+	// HTTP/2 without encryption, which gRPC servers want.
 	Clusters map[string]string
+	// Servers are clusters that are functions of a test instead: one is told of each callout as [Request].Server is of a request, and
+	// its answer is a step of the worker's loop.
+	Servers map[string]func(*Arrival)
 	// Store is the process in which the host lives; nil means a new one.
 	Store *Store
 	// FailReload brings a VM that failed back on the first request that comes ReloadBackoff (0 means 1 s) after it was last loaded.
@@ -68,7 +72,7 @@ type Host struct {
 
 	mu       sync.Mutex // configuration changes come one at a time
 	current  atomic.Pointer[pluginConfig]
-	clusters map[string]*upstreamPool
+	clusters map[string]cluster
 	settled  func()
 	closed   bool
 }
@@ -108,7 +112,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 // worker. A refusal by the module is a *StartError.
 func New(ctx context.Context, c Config) (*Host, error) {
 	c.setDefaults()
-	h := &Host{config: c, clock: c.Clock, store: c.Store, clusters: map[string]*upstreamPool{}}
+	h := &Host{config: c, clock: c.Clock, store: c.Store, clusters: map[string]cluster{}}
 	if err := h.openClusters(); err != nil {
 		return nil, err
 	}

@@ -82,8 +82,8 @@ func (w *worker) resting() error {
 		return fmt.Errorf("worker %d has steps to take: a host is saved at rest only", w.number)
 	case w.vm == nil || w.vm.failed != nil:
 		return fmt.Errorf("worker %d has no VM, or one that has failed: nothing to save", w.number)
-	case len(w.streams) > 0 || len(w.vm.callouts) > 0:
-		return fmt.Errorf("worker %d has %d streams and %d callouts open: a host is saved at rest only", w.number, len(w.streams), len(w.vm.callouts))
+	case len(w.streams) > 0 || len(w.vm.callouts)+len(w.vm.grpcCalls) > 0:
+		return fmt.Errorf("worker %d has %d streams and %d callouts open: a host is saved at rest only", w.number, len(w.streams), len(w.vm.callouts)+len(w.vm.grpcCalls))
 	}
 	return nil
 }
@@ -120,9 +120,16 @@ func (h *Host) Restore(m *Moment) error {
 
 func (s *vmMoment) restore() {
 	v := s.vm
+	before := *v
 	*v = s.saved
 	v.contexts, v.tickers, v.metrics = maps.Clone(s.saved.contexts), maps.Clone(s.saved.tickers), maps.Clone(s.saved.metrics)
-	v.callouts, v.deferred = map[uint32]*callout{}, nil
+	for _, c := range before.grpcCalls {
+		c.cancel()
+	}
+	for _, c := range before.callouts {
+		c.cancel()
+	}
+	v.callouts, v.grpcCalls, v.deferred = map[uint32]*callout{}, map[uint32]*grpcCall{}, nil
 	for id, c := range v.contexts {
 		*c = s.contexts[id]
 	}

@@ -32,6 +32,7 @@ var rewrite = flag.Bool("rewrite", false, "record what the scenarios show")
 //	ends: no              the module is not told of the stream's end
 //	send: bytes           exactly these, as in a Go string and with NAME for the scenario's, in place of all the above
 //	answer: bytes         what the server answers on /raw, in pieces that " | " parts; "CLOSE" or "RESET" is the last one
+//	last: text            the module has more to say after the stream's end, up to a line that begins so
 //	then                  another request follows, with options of its own
 //	wait: 1200ms          … after so long
 //	configure: a; b       … once the plugin has been given this configuration, and has taken or refused it
@@ -184,6 +185,17 @@ func waitFor(t *testing.T, st stage, name, prefix string, n int, d time.Duration
 	return false
 }
 
+// lineFor waits for a line of that stream that begins so.
+func lineFor(t *testing.T, st stage, name, prefix string) bool {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if hasPrefix(st.peek(t, name), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // play runs all requests and says what the module and the clients saw.
 func (s *scenario) play(t *testing.T, st stage) []string {
 	t.Helper()
@@ -200,6 +212,9 @@ func (s *scenario) play(t *testing.T, st stage) []string {
 		run := func() {
 			client := a.play(t, st)
 			seen := st.lines
+			if last := a.options["last"]; last != "" && !lineFor(t, st, a.name, last) {
+				t.Errorf("the module never said %q", last)
+			}
 			if a.options["ends"] == "no" || a.options["send"] != "" && !waitFor(t, st, a.name, "", 1, piecePause) {
 				seen = st.peek
 				time.Sleep(piecePause)

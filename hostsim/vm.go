@@ -33,6 +33,8 @@ type vm struct {
 
 	callouts   map[uint32]*callout
 	nextCall   uint32
+	grpcCalls  map[uint32]*grpcCall
+	nextGrpc   uint32
 	tickers    map[uint32]*ticker
 	startLines []LogLine // what was logged while a plugin starts; nil at other times
 	recording  bool
@@ -51,6 +53,11 @@ type guestContext struct {
 	created bool
 	// answer is the callout answer that the module may read at present.
 	answer *calloutAnswer
+	// grpcMessage is the message that a gRPC callout has brought, while its callback runs; status and statusText are what
+	// proxy_get_status says of failed ones.
+	grpcMessage *[]byte
+	status      uint32
+	statusText  string
 	// configuring is set while on_configure runs: only then is the plugin configuration readable.
 	configuring bool
 	// ending says that on_done asked for time: proxy_done will end the context.
@@ -63,14 +70,14 @@ type callbacks struct {
 	contextCreate, vmStart, configure, tick, queueReady, done, log, delete api.Function
 	requestHeaders, requestBody, requestTrailers                           api.Function
 	responseHeaders, responseBody, responseTrailers                        api.Function
-	httpCallResponse                                                       api.Function
+	httpCallResponse, grpcReceive, grpcClose                               api.Function
 }
 
 type vmKey struct{}
 
 func newVM(h *Host, l *loop, number int) (*vm, error) {
 	v := &vm{host: h, loop: l, number: number, nextID: 1,
-		contexts: map[uint32]*guestContext{}, metrics: map[uint32]vmMetric{}, callouts: map[uint32]*callout{}, tickers: map[uint32]*ticker{},
+		contexts: map[uint32]*guestContext{}, metrics: map[uint32]vmMetric{}, callouts: map[uint32]*callout{}, grpcCalls: map[uint32]*grpcCall{}, tickers: map[uint32]*ticker{},
 		nextMetric: [3]uint32{uint32(counter), uint32(gauge), uint32(histogram)}}
 	v.ctx = context.WithValue(context.Background(), vmKey{}, v)
 	mod, err := h.module.instantiate(v.ctx)
@@ -104,6 +111,7 @@ func (v *vm) bind() {
 	c.requestHeaders, c.requestBody, c.requestTrailers = f("proxy_on_request_headers"), f("proxy_on_request_body"), f("proxy_on_request_trailers")
 	c.responseHeaders, c.responseBody, c.responseTrailers = f("proxy_on_response_headers"), f("proxy_on_response_body"), f("proxy_on_response_trailers")
 	c.httpCallResponse = f("proxy_on_http_call_response")
+	c.grpcReceive, c.grpcClose = f("proxy_on_grpc_receive"), f("proxy_on_grpc_close")
 }
 
 // call runs an export for context c. It is false when the VM has failed, before or by this call. An export that the module lacks
@@ -155,6 +163,9 @@ func (v *vm) release() {
 		v.setTick(id, 0)
 	}
 	for _, c := range v.callouts {
+		c.cancel()
+	}
+	for _, c := range v.grpcCalls {
 		c.cancel()
 	}
 }

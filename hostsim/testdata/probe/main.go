@@ -4,7 +4,7 @@
 //	rh rb re rt   request headers, body (not the end), body (the end), trailers
 //	sh sb se st   the same of the response
 //	done          the stream's end
-//	queue tick call   the plugin context's callbacks, with the stream as the effective context
+//	queue tick call grpc   the plugin context's callbacks, with the stream as the effective context
 //
 // The plugin's configuration is a plan too, its steps one a line, for "start", "tick" and "queue".
 package main
@@ -52,6 +52,7 @@ type plugin struct {
 	queue   uint32
 	streams map[uint32]*stream
 	refused bool
+	grpcs   int
 }
 
 func (p *plugin) OnPluginStart(int) types.OnPluginStartStatus {
@@ -101,10 +102,12 @@ func (p *plugin) NewHttpContext(id uint32) types.HttpContext {
 
 type stream struct {
 	types.DefaultHttpContext
-	id     uint32
-	plugin *plugin
-	name   string
-	plan   []*step
+	id        uint32
+	plugin    *plugin
+	name      string
+	plan      []*step
+	grpcs     int
+	grpcToken uint32
 }
 
 // from runs a stream's steps for a callback of the plugin context.

@@ -45,6 +45,7 @@ func (r *run) all(plan []*step) {
 var verbs map[string]func(*run, []string) string
 
 func init() {
+	defer addGrpcVerbs()
 	verbs = map[string]func(*run, []string) string{
 		"pause":  func(r *run, _ []string) string { r.action = types.ActionPause; return "" },
 		"resume": func(*run, []string) string { return result(nil, proxywasm.ResumeHttpRequest()) },

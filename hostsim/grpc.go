@@ -1,0 +1,220 @@
+package hostsim
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+)
+
+// The status codes of gRPC that the host gives by itself.
+const (
+	grpcOK            = 0
+	grpcUnknown       = 2
+	grpcUnimplemented = 12
+	grpcInternal      = 13
+	grpcUnavailable   = 14
+	grpcHighest       = 16
+	grpcInvalid       = -1 // a status that is no number, or above the highest
+)
+
+// grpcCall is one proxy_grpc_call under way. What comes of it goes to the plugin context, whether or not the stream that asked still
+// exists: one message, or a close with a status and a text. Nothing tells of the server's metadata (measured on 1.40).
+type grpcCall struct {
+	vm      *vm
+	root    *guestContext
+	token   uint32
+	x       outgoing
+	stop    func()
+	frames  []byte // received and not yet read
+	message []byte // the last one that came; nil = none
+	started bool
+	over    bool
+}
+
+func (c *grpcCall) begin(pool cluster, h *headerMap, message []byte, timeout time.Duration) {
+	post := func(f func()) {
+		c.vm.loop.post("callout", func() {
+			if !c.over {
+				f()
+			}
+		})
+	}
+	c.x = pool.dial(h, false, exchangeEvents{
+		headers:  func(h *headerMap, end bool) { post(func() { c.headers(h, end) }) },
+		data:     func(b []byte, end bool) { post(func() { c.data(b, end) }) },
+		trailers: func(t *headerMap) { post(func() { c.trailers(t) }) },
+		reset:    func(r resetReason) { post(func() { c.reset(r) }) },
+		whole: func(h *headerMap, b []byte, t *headerMap) {
+			post(func() {
+				if c.headers(h, false); !c.over {
+					c.data(b, false)
+				}
+				if !c.over {
+					c.trailers(t)
+				}
+			})
+		},
+	})
+	frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+	c.x.send(frame, true, func() {})
+	if timeout > 0 {
+		c.stop = c.vm.host.clock.AfterFunc(timeout, func() { post(c.timeout) })
+	}
+}
+
+// noExchange is that of a call which never began.
+type noExchange struct{}
+
+func (noExchange) send([]byte, bool, func()) {}
+func (noExchange) sendTrailers(*headerMap)   {}
+func (noExchange) give(int)                  {}
+func (noExchange) cancel()                   {}
+
+// viaUpstream is the detail of what the server has answered.
+const viaUpstream = "via_upstream"
+
+func (c *grpcCall) headers(h *headerMap, end bool) {
+	c.started = true
+	_, has := h.get("grpc-status")
+	switch status := h.value(":status"); {
+	case status != "200" && !(end && has):
+		c.close(grpcOfHTTP(status), "", viaUpstream)
+	case end:
+		c.trailers(h)
+	}
+}
+
+func (c *grpcCall) data(b []byte, end bool) {
+	c.x.give(len(b))
+	c.frames = append(c.frames, b...)
+	for len(c.frames) > 0 {
+		compressed := c.frames[0] == 1
+		if c.frames[0] > 1 {
+			c.close(grpcInternal, "", viaUpstream)
+			return
+		}
+		if len(c.frames) < 5 {
+			break
+		}
+		size := binary.BigEndian.Uint32(c.frames[1:])
+		switch {
+		case size > maxCalloutBody, compressed && size > 0 && len(c.frames) >= 5+int(size):
+			c.close(grpcInternal, "", viaUpstream)
+			return
+		}
+		if len(c.frames) < 5+int(size) {
+			break
+		}
+		c.message, c.frames = append([]byte{}, c.frames[5:5+size]...), c.frames[5+size:]
+	}
+	if end {
+		c.close(grpcUnknown, "", viaUpstream)
+	}
+}
+
+func (c *grpcCall) trailers(t *headerMap) {
+	status := grpcUnknown
+	if text, ok := t.get("grpc-status"); ok {
+		status = grpcInvalid
+		if n, err := strconv.ParseUint(text, 10, 32); err == nil && n <= grpcHighest {
+			status = int(n)
+		}
+	}
+	switch {
+	case status != grpcOK:
+		c.close(status, t.value("grpc-message"), viaUpstream)
+	case c.message == nil:
+		c.deliver(func() { c.closed(grpcInternal, "") })
+	default:
+		c.deliver(c.received)
+	}
+}
+
+// reset is a failure below gRPC. Before any answer the router makes a reply, of which the text becomes the message.
+func (c *grpcCall) reset(r resetReason) {
+	if c.started {
+		c.close(grpcInternal, "", "upstream_reset_after_response_started{"+r.details()+"}")
+		return
+	}
+	c.close(grpcOfHTTP(strconv.Itoa(r.status)), r.text(), "upstream_reset_before_response_started{"+r.details()+"}")
+}
+
+func (c *grpcCall) timeout() {
+	if c.started {
+		c.close(grpcInternal, "", "response_timeout")
+		return
+	}
+	c.close(grpcUnavailable, "upstream request timeout", "response_timeout")
+}
+
+func (c *grpcCall) close(status int, text, details string) {
+	if text != "" {
+		details = text + "{" + details + "}"
+	}
+	c.deliver(func() { c.closed(status, details) })
+}
+
+// deliver ends the call and lets the module hear of it, if it still can. The token stays known while the module's callback runs.
+func (c *grpcCall) deliver(tell func()) {
+	v := c.vm
+	c.cancel()
+	if v.failed == nil && v.contexts[c.root.id] == c.root {
+		tell()
+	}
+	delete(v.grpcCalls, c.token)
+	v.runDeferred()
+}
+
+func (c *grpcCall) received() {
+	v := c.vm
+	c.root.grpcMessage = &c.message
+	v.call(c.root, "proxy_on_grpc_receive", v.calls.grpcReceive, uint64(c.root.id), uint64(c.token), uint64(len(c.message)))
+	c.root.grpcMessage = nil
+}
+
+// closed leaves the code behind for proxy_get_status, as Envoy does, and takes the text away.
+func (c *grpcCall) closed(status int, text string) {
+	v := c.vm
+	c.root.status, c.root.statusText = uint32(int32(status)), text
+	v.call(c.root, "proxy_on_grpc_close", v.calls.grpcClose, uint64(c.root.id), uint64(c.token), uint64(c.root.status))
+	c.root.statusText = ""
+}
+
+// cancel keeps the answer from coming.
+func (c *grpcCall) cancel() {
+	c.over = true
+	if c.stop != nil {
+		c.stop()
+	}
+	c.x.cancel()
+}
+
+func grpcOfHTTP(status string) int {
+	switch status {
+	case "400":
+		return grpcInternal
+	case "401":
+		return 16 // unauthenticated
+	case "403":
+		return 7 // permission denied
+	case "404":
+		return grpcUnimplemented
+	case "429", "502", "503", "504":
+		return grpcUnavailable
+	}
+	return grpcUnknown
+}
+
+// grpcTimeout writes a timeout as gRPC's header has it: eight digits at most, and a unit.
+func grpcTimeout(d time.Duration) string {
+	const most = 99_999_999
+	switch {
+	case d.Milliseconds() <= most:
+		return grpcMillis(d)
+	case int64(d.Seconds()) <= most:
+		return strconv.FormatInt(int64(d.Seconds()), 10) + "S"
+	}
+	return strconv.FormatInt(int64(d.Minutes()), 10) + "M"
+}
+
+func grpcMillis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "m" }

@@ -1,0 +1,107 @@
+package etcd
+
+import (
+	"encoding/binary"
+
+	"github.com/callonce/callonce/plugin/internal/ledger"
+)
+
+// A record is the value of a key. Numbers are little endian; times are of the holder's clock, for display only.
+//
+//	record   magic 'c' 'e', version u8, state u8, flags u8, 0 | attempt u16 | fingerprint 32 | holder u64 | nonce u64 |
+//	         session u64 | request u64 | claimed i64 | settled i64 | then, of a completed call:
+//	         status u16, 0 0 | start and end of the id u32 | message
+const (
+	recordVersion = 1
+
+	offState       = 3
+	offFlags       = 4
+	offAttempt     = 6
+	offFingerprint = 8
+	offHolder      = 40
+	offNonce       = 48
+	offSession     = 56
+	offRequest     = 64
+	offClaimed     = 72
+	offSettled     = 80
+	recordHead     = 88
+	replyHead      = 12
+
+	flagTask = 1
+)
+
+var le = binary.LittleEndian
+
+// record is one in hand.
+type record struct {
+	state            ledger.State
+	attempt          int
+	fingerprint      [32]byte
+	holder, nonce    uint64
+	session, request uint64
+	claimed, settled ledger.Mono
+	reply            ledger.Reply
+}
+
+func (r *record) encode() []byte {
+	size := recordHead
+	if r.state == ledger.Completed {
+		size += replyHead + len(r.reply.Message)
+	}
+	b := make([]byte, recordHead, size)
+	copy(b, []byte{'c', 'e', recordVersion, byte(r.state)})
+	if r.state == ledger.Completed && r.reply.Task {
+		b[offFlags] = flagTask
+	}
+	le.PutUint16(b[offAttempt:], uint16(min(r.attempt, 1<<16-1)))
+	copy(b[offFingerprint:], r.fingerprint[:])
+	le.PutUint64(b[offHolder:], r.holder)
+	le.PutUint64(b[offNonce:], r.nonce)
+	le.PutUint64(b[offSession:], r.session)
+	le.PutUint64(b[offRequest:], r.request)
+	le.PutUint64(b[offClaimed:], uint64(r.claimed))
+	le.PutUint64(b[offSettled:], uint64(r.settled))
+	if r.state == ledger.Completed {
+		b = le.AppendUint16(b, uint16(r.reply.Status))
+		b = append(b, 0, 0)
+		b = le.AppendUint32(b, uint32(r.reply.IDStart))
+		b = le.AppendUint32(b, uint32(r.reply.IDEnd))
+		b = append(b, r.reply.Message...)
+	}
+	return b
+}
+
+// decodeRecord reads a record. ok is false for foreign bytes, and for versions that this build does not know: what depends on them is
+// refused, and they are left alone. The message aliases b.
+func decodeRecord(b []byte) (r record, ok bool) {
+	if len(b) < recordHead || b[0] != 'c' || b[1] != 'e' || b[2] != recordVersion || b[5] != 0 {
+		return r, false
+	}
+	r = record{
+		state: ledger.State(b[offState]), attempt: int(le.Uint16(b[offAttempt:])), fingerprint: [32]byte(b[offFingerprint:]),
+		holder: le.Uint64(b[offHolder:]), nonce: le.Uint64(b[offNonce:]), session: le.Uint64(b[offSession:]), request: le.Uint64(b[offRequest:]),
+		claimed: ledger.Mono(le.Uint64(b[offClaimed:])), settled: ledger.Mono(le.Uint64(b[offSettled:])),
+	}
+	rest := b[recordHead:]
+	switch r.state {
+	case ledger.InFlight, ledger.Unknown, ledger.NotReplayable:
+		return r, len(rest) == 0 && b[offFlags] == 0
+	case ledger.Completed:
+	default:
+		return r, false
+	}
+	if len(rest) < replyHead || rest[2]|rest[3] != 0 || b[offFlags] > flagTask {
+		return r, false
+	}
+	m := rest[replyHead:]
+	start, end := le.Uint32(rest[4:]), le.Uint32(rest[8:])
+	if start > end || uint64(end) > uint64(len(m)) {
+		return r, false
+	}
+	r.reply = ledger.Reply{Status: int(le.Uint16(rest)), IDStart: int(start), IDEnd: int(end), Task: b[offFlags]&flagTask != 0, Message: m}
+	return r, true
+}
+
+func (r *record) prior() ledger.Prior {
+	return ledger.Prior{Known: true, Session: r.session, Request: r.request, Claimed: r.claimed, Settled: r.settled, Attempt: r.attempt}
+}

@@ -1,0 +1,540 @@
+package etcd
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/callonce/callonce/plugin/internal/ledger"
+)
+
+var seeds = flag.Int("seeds", 1500, "schedules to play")
+
+const (
+	simTTL     = 2 * time.Hour // longer than any schedule: an entry that ends is one that was lost
+	simLease   = 15 * time.Second
+	simTimeout = 250 * time.Millisecond
+	// lateness is how long after it was given up a request may still be applied.
+	lateness = ledger.Mono(7 * time.Second)
+)
+
+// world is several workers over one etcd, their clients, and what goes wrong between them, by a seed.
+type world struct {
+	*cluster
+	rng     *rand.Rand
+	workers []*worker
+	calls   []*pendingCall
+	runs    []*run
+	asks    map[ledger.Token]*ask
+	tokens  uint32
+	fault   fault
+	tweak   func(*Store) // a bug within the store, planted before each step
+	givenUp int          // how many of a hundred calls are given up, and perhaps applied late
+	calm    bool         // nothing goes wrong any more
+	err     error
+	steps   []string
+}
+
+type worker struct {
+	*world
+	n     int
+	store *Store
+	ids   CallID
+}
+
+type pendingCall struct {
+	worker  *worker
+	store   *Store // of the life that called
+	id      CallID
+	method  string
+	message []byte
+	applied bool
+	status  int
+	answer  []byte
+	failed  ledger.Mono // when it was given up; 0 = it was not
+}
+
+type ask struct {
+	worker *worker
+	key    byte
+	final  bool
+	gone   bool
+	answer *ledger.Answer
+}
+
+// run is a call that a client was told to run.
+type run struct {
+	key      byte
+	worker   *worker
+	store    *Store
+	token    ledger.Token
+	hold     ledger.Hold
+	released bool // it has certainly not run
+	ended    bool
+}
+
+func newSchedule(seed uint64, workers int) *world {
+	w := &world{cluster: newCluster(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6}
+	w.cluster.now = 1
+	w.cluster.wrote = w.watch
+	for n := range workers {
+		k := &worker{world: w, n: n}
+		w.workers = append(w.workers, k)
+		k.live()
+	}
+	return w
+}
+
+func (k *worker) live() {
+	k.store = Open(Env{
+		Caller: k, Sink: k, Now: func() ledger.Mono { return k.now }, Log: func(string) {},
+		Random: func(b []byte) {
+			for i := range b {
+				b[i] = byte(k.rng.Uint32())
+			}
+		},
+	}, Options{Prefix: "/callonce/", Timeout: simTimeout, Lease: simLease, TTLs: []time.Duration{simTTL}})
+}
+
+func (w *world) note(format string, args ...any) {
+	w.steps = append(w.steps, fmt.Sprintf(format, args...))
+}
+
+func (w *world) violated(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+// Call implements Caller.
+func (k *worker) Call(_, method string, message []byte, _ time.Duration) (CallID, error) {
+	if !k.calm && k.rng.IntN(60) == 0 {
+		return 0, errors.New("no such cluster")
+	}
+	if k.fault != nil {
+		changed, swallow := k.fault(method, message)
+		if swallow {
+			return 0, errors.New("swallowed")
+		}
+		message = changed
+	}
+	k.ids++
+	k.calls = append(k.calls, &pendingCall{worker: k, store: k.store, id: k.ids, method: method, message: slices.Clone(message)})
+	return k.ids, nil
+}
+
+// Answered implements ledger.Sink.
+func (k *worker) Answered(t ledger.Token, a ledger.Answer) {
+	q := k.asks[t]
+	switch {
+	case q == nil || q.answer != nil:
+		k.violated("an answer for nobody, or a second one")
+		return
+	case q.gone:
+		k.violated("an answer for one who has gone")
+		return
+	}
+	a.Reply.Message = slices.Clone(a.Reply.Message)
+	q.answer = &a
+	k.note("worker %d: key %d: verdict %d", k.n, q.key, a.Verdict)
+	switch a.Verdict {
+	case ledger.First:
+		k.first(t, q, a)
+	case ledger.Replay:
+		if !slices.ContainsFunc(k.runs, func(r *run) bool { return r.key == q.key && string(a.Reply.Message) == message(r) }) {
+			k.violated("the reply %q is of no run of key %d", a.Reply.Message, q.key)
+		}
+	}
+}
+
+func message(r *run) string { return fmt.Sprintf("key %d run %d", r.key, r.hold.Fence) }
+
+// retries says that claims of a key take unknown outcomes over.
+func retries(key byte) bool { return key%2 == 1 }
+
+func (k *worker) first(t ledger.Token, q *ask, a ledger.Answer) {
+	for _, r := range k.runs {
+		if r.key == q.key && !r.released && !retries(q.key) {
+			k.violated("key %d runs again (worker %d) though it may have run (worker %d)", q.key, k.n, r.worker.n)
+		}
+		if r.key == q.key && r.hold.Fence >= a.Hold.Fence {
+			k.violated("the fence of key %d does not grow", q.key)
+		}
+	}
+	k.runs = append(k.runs, &run{key: q.key, worker: k, store: k.store, token: t, hold: a.Hold})
+}
+
+// watch holds every change of a record against the table of states.
+func (w *world) watch(key string, before, after *entry) {
+	if !strings.Contains(key, "/k/") {
+		return
+	}
+	if after != nil {
+		r, ok := decodeRecord(after.value)
+		if ok && r.state == ledger.InFlight && w.keys[fmt.Sprintf("/callonce/h/%016x", r.holder)] == nil {
+			w.violated("a claim of a worker that is not alive to the others")
+		}
+	}
+	if before == nil {
+		return
+	}
+	old, ok := decodeRecord(before.value)
+	if !ok {
+		w.violated("a record that cannot be read was written")
+		return
+	}
+	next := record{nonce: old.nonce}
+	if after != nil {
+		if next, ok = decodeRecord(after.value); !ok {
+			w.violated("a record that cannot be read is written")
+			return
+		}
+	}
+	alive := w.keys[fmt.Sprintf("/callonce/h/%016x", old.holder)] != nil
+	switch {
+	case next.nonce == old.nonce && after == nil:
+		if old.state != ledger.InFlight {
+			w.violated("a record of state %d is deleted", old.state)
+		}
+	case next.nonce == old.nonce:
+		for ev := ledger.Complete; ev <= ledger.BuryNotReplayable; ev++ {
+			if to, ok := ledger.Next(old.state, ev); ok && to == next.state {
+				return
+			}
+		}
+		w.violated("state %d becomes %d", old.state, next.state)
+	case next.state != ledger.InFlight:
+		w.violated("a settlement of another claim overwrites state %d", old.state)
+	case next.attempt != old.attempt+1:
+		w.violated("attempt %d follows %d", next.attempt, old.attempt)
+	case old.state == ledger.Unknown, old.state == ledger.InFlight && !alive:
+	default:
+		w.violated("a claim takes state %d over, whose holder lives: %v", old.state, alive)
+	}
+}
+
+func (w *world) ask(k *worker, key byte, final bool) *ask {
+	w.tokens++
+	t := ledger.Token{Stream: w.tokens, Generation: 1}
+	q := &ask{worker: k, key: key, final: final}
+	w.asks[t] = q
+	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: "p", RetryUnknown: retries(key), Terms: ledger.Terms{TTL: simTTL}}
+	if a, now := k.store.Ask(t, c); now {
+		k.Answered(t, a)
+	}
+	return q
+}
+
+// settle ends a run in one of the ways that there are.
+func (w *world) settle(r *run) {
+	r.ended = true
+	if r.store != r.worker.store {
+		return // its worker has gone
+	}
+	w.note("worker %d: key %d ends", r.worker.n, r.key)
+	complete := ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Status: 200, Message: []byte(message(r))}}
+	switch n := w.rng.IntN(10); {
+	case n < 5:
+		r.store.Settle(r.hold, complete)
+		if w.rng.IntN(8) == 0 {
+			r.store.Settle(r.hold, ledger.Outcome{Event: ledger.BuryUnknown})
+		}
+	case n < 7:
+		r.released = true
+		r.store.Settle(r.hold, ledger.Outcome{Event: ledger.Release})
+	case n == 7:
+		r.store.Settle(r.hold, ledger.Outcome{Event: ledger.BuryNotReplayable})
+	}
+	r.store.Forget(r.token)
+}
+
+// step lets one thing happen.
+func (w *world) step() {
+	if w.tweak != nil {
+		for _, k := range w.workers {
+			w.tweak(k.store)
+		}
+	}
+	k := w.workers[w.rng.IntN(len(w.workers))]
+	switch n := w.rng.IntN(100); {
+	case n < 45 && len(w.calls) > 0:
+		w.carry(w.rng.IntN(len(w.calls)))
+	case n < 60:
+		w.ask(k, byte(w.rng.IntN(4)), false)
+	case n < 75:
+		k.store.Tick(w.now)
+	case n < 85:
+		if open := w.openRuns(); len(open) > 0 {
+			w.settle(open[w.rng.IntN(len(open))])
+		}
+	case n < 90:
+		for t, q := range w.asks {
+			if q.answer == nil && !q.gone && t.Stream == w.tokens {
+				q.gone = true
+				w.note("worker %d: the client of key %d leaves", q.worker.n, q.key)
+				q.worker.store.Forget(t)
+			}
+		}
+	case n < 92:
+		w.note("worker %d crashes", k.n)
+		k.live()
+		for t, q := range w.asks {
+			if q.worker == k && q.answer == nil {
+				delete(w.asks, t)
+			}
+		}
+	case n < 99 || w.rng.IntN(4) > 0:
+		w.advance(w.now + ledger.Mono(w.rng.IntN(400))*1e6)
+	default:
+		d := time.Duration(w.rng.IntN(40)) * time.Second // nobody gets to do anything meanwhile
+		w.note("%v pass", d)
+		w.advance(w.now + ledger.Mono(d))
+	}
+}
+
+func (w *world) openRuns() []*run {
+	var out []*run
+	for _, r := range w.runs {
+		if !r.ended {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// carry moves a call on: to etcd, or its answer back, or neither.
+func (w *world) carry(at int) {
+	c := w.calls[at]
+	drop := func() { w.calls = slices.Delete(w.calls, at, at+1) }
+	back := func(status int, answer []byte) {
+		if c.failed == 0 && c.store == c.worker.store {
+			c.store.Answered(c.id, status, answer)
+		}
+	}
+	luck := 99
+	if !w.calm {
+		luck = w.rng.IntN(100)
+	}
+	switch {
+	case c.failed != 0: // given up, and still on its way
+		drop()
+		if w.now-c.failed < lateness && luck < 60 {
+			w.note("worker %d: %s is applied late", c.worker.n, c.method)
+			w.apply(c.method, c.message)
+		}
+	case c.applied:
+		drop()
+		if luck < 10 {
+			w.note("worker %d: an answer to %s is lost", c.worker.n, c.method)
+			back(statusUnavailable, nil)
+			return
+		}
+		back(c.status, c.answer)
+	case luck < 4: // lost on the way there
+		drop()
+		back(statusUnavailable, nil)
+	case luck < 4+w.givenUp:
+		w.note("worker %d: %s is given up", c.worker.n, c.method)
+		back(statusUnavailable, nil)
+		c.failed = w.now
+	default:
+		c.applied = true
+		c.status, c.answer = w.apply(c.method, c.message)
+	}
+}
+
+// heal lets everything come to rest, and looks at what is left.
+func (w *world) heal() {
+	w.calm = true
+	for _, r := range w.openRuns() {
+		w.settle(r)
+	}
+	rest := func(rounds int) {
+		for range rounds {
+			for _, k := range w.workers {
+				k.store.Tick(w.now)
+			}
+			for len(w.calls) > 0 && w.err == nil {
+				w.carry(0)
+			}
+			w.advance(w.now + ledger.Mono(4*time.Second))
+		}
+	}
+	rest(30)
+	for _, r := range w.openRuns() {
+		w.settle(r) // won by claims that were under way
+	}
+	rest(5)
+	for key := range byte(4) {
+		for _, k := range w.workers {
+			q := w.ask(k, key, true)
+			for len(w.calls) > 0 {
+				w.carry(0)
+			}
+			switch {
+			case q.answer == nil:
+				w.violated("key %d is not answered", key)
+			case q.answer.Verdict == ledger.RefusedInFlight || q.answer.Verdict == ledger.RefusedUnavailable:
+				w.violated("key %d is stuck: verdict %d", key, q.answer.Verdict)
+			}
+			for _, r := range w.openRuns() {
+				w.settle(r)
+			}
+			rest(2)
+		}
+	}
+	for _, k := range w.workers {
+		if len(k.store.strays) > 0 || len(k.store.holds) > 0 || len(k.store.asking) > 0 {
+			w.violated("worker %d keeps %d strays, %d holds and %d claims", k.n, len(k.store.strays), len(k.store.holds), len(k.store.asking))
+		}
+	}
+}
+
+func playSeed(seed uint64, plant func(*world)) (*world, error) {
+	w := newSchedule(seed, 3)
+	if plant != nil {
+		plant(w)
+	}
+	for range 25 {
+		for _, k := range w.workers {
+			k.store.Tick(w.now)
+		}
+		for len(w.calls) > 0 {
+			w.carry(0)
+		}
+	}
+	for range 400 {
+		if w.step(); w.err != nil {
+			break
+		}
+	}
+	if w.err == nil {
+		w.heal()
+	}
+	return w, w.err
+}
+
+// Whatever is lost, late or dead: no key runs twice that may not, no settlement of another claim is taken, nothing stays stuck.
+func TestSchedules(t *testing.T) {
+	runs, replays := 0, 0
+	for seed := range uint64(*seeds) {
+		w, err := playSeed(seed+1, nil)
+		if err != nil {
+			t.Fatalf("seed %d: %v\n  %s", seed+1, err, strings.Join(w.steps[max(0, len(w.steps)-60):], "\n  "))
+		}
+		runs += len(w.runs)
+		for _, q := range w.asks {
+			if q.answer != nil && q.answer.Verdict == ledger.Replay {
+				replays++
+			}
+		}
+	}
+	t.Logf("%d schedules, %d runs, %d replays", *seeds, runs, replays)
+	if runs < 2**seeds || replays < *seeds {
+		t.Errorf("too little happens to show anything")
+	}
+}
+
+// rewriteTxn plants a bug into the transactions.
+func rewriteTxn(f func(*simTxn) (swallow bool)) func(*world) {
+	return func(w *world) {
+		w.fault = func(method string, request []byte) ([]byte, bool) {
+			if method != MethodTxn {
+				return request, false
+			}
+			x := decodeRequest(request)
+			swallow := f(&x)
+			return x.encode(), swallow
+		}
+	}
+}
+
+func putsState(x *simTxn) (ledger.State, int) {
+	for i, o := range x.then {
+		if r, ok := decodeRecord(o.value); o.kind == 2 && ok {
+			return r.state, i
+		}
+	}
+	return ledger.Free, -1
+}
+
+func dropCompares(x *simTxn, what target) {
+	x.compares = slices.DeleteFunc(x.compares, func(c simCompare) bool { return c.target == what })
+}
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	alive := func(w *world) {
+		rewriteTxn(func(x *simTxn) bool {
+			if st, i := putsState(x); st == ledger.InFlight {
+				for _, k := range w.workers {
+					if r, _ := decodeRecord(x.then[i].value); r.holder == k.store.self.incarnation {
+						x.then[i].lease = k.store.self.alive.id
+					}
+				}
+			}
+			return false
+		})(w)
+	}
+	for name, plant := range map[string]func(*world){
+		"compare dropped": rewriteTxn(func(x *simTxn) bool {
+			if st, _ := putsState(x); st == ledger.InFlight {
+				dropCompares(x, targetCreate)
+			}
+			return false
+		}),
+		"record on the alive lease": alive,
+		"settlement without revision": rewriteTxn(func(x *simTxn) bool {
+			if st, _ := putsState(x); st > ledger.InFlight {
+				dropCompares(x, targetMod)
+			}
+			return false
+		}),
+		"no release after a lost answer": rewriteTxn(func(x *simTxn) bool {
+			return len(x.compares) > 0 && x.compares[0].target == targetValue
+		}),
+		"release given up too early": func(w *world) {
+			w.givenUp = 35
+			w.tweak = func(s *Store) {
+				for _, b := range s.strays {
+					b.until = 0
+				}
+			}
+		},
+		"take-over without revision": rewriteTxn(func(x *simTxn) bool {
+			if st, _ := putsState(x); st == ledger.InFlight {
+				dropCompares(x, targetMod)
+			}
+			return false
+		}),
+		"second incarnation not taken": rewriteTxn(func(x *simTxn) bool {
+			if st, _ := putsState(x); st == ledger.InFlight {
+				x.compares = slices.DeleteFunc(x.compares, func(c simCompare) bool { return c.target == targetVersion && c.how == greater })
+			}
+			return false
+		}),
+		"settlements not tried again": func(w *world) {
+			w.tweak = func(s *Store) {
+				for fence, h := range s.holds {
+					if h.gone && !h.trying {
+						delete(s.holds, fence)
+					}
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := uint64(1); seed <= 6000; seed++ {
+				if _, err := playSeed(seed, plant); err != nil {
+					t.Logf("found by seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Errorf("not found")
+		})
+	}
+}
