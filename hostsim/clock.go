@@ -166,15 +166,15 @@ func (c *ManualClock) onSettle(f func()) func() {
 	}
 }
 
-// clockMoment is a ManualClock as it once was.
-type clockMoment struct {
+// clockSnapshot is a ManualClock as it once was.
+type clockSnapshot struct {
 	wall   time.Time
 	mono   time.Duration
 	timers []*manualTimer
 	seq    int
 }
 
-func (c *ManualClock) save() clockMoment {
+func (c *ManualClock) save() clockSnapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var live []*manualTimer
@@ -183,10 +183,10 @@ func (c *ManualClock) save() clockMoment {
 			live = append(live, t)
 		}
 	}
-	return clockMoment{c.wall, c.mono, live, c.seq}
+	return clockSnapshot{c.wall, c.mono, live, c.seq}
 }
 
-func (c *ManualClock) restore(m clockMoment) {
+func (c *ManualClock) restore(m clockSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wall, c.mono, c.seq = m.wall, m.mono, m.seq

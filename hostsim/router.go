@@ -6,7 +6,7 @@ import (
 )
 
 // router takes a request that has passed the filter to the upstream, and brings the response back. It is the sink of the request
-// lane and, like the stream, belongs to the worker's loop.
+// halfStream and, like the stream, belongs to the worker's loop.
 type router struct {
 	s    *stream
 	pool dialer

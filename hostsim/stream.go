@@ -12,8 +12,8 @@ type stream struct {
 	worker   *worker
 	ctx      *guestContext // nil when the worker has no live VM
 	info     streamInfo
-	request  lane
-	response lane
+	request  halfStream
+	response halfStream
 	router   *router
 	client   client
 
@@ -80,8 +80,8 @@ func (s *stream) host() *Host { return s.worker.host }
 // newStream makes a stream and tells the module of it. release functions give credit back to the two sources.
 func newStream(w *worker, info streamInfo, c client, releaseRequest func(int)) *stream {
 	s := &stream{worker: w, info: info, client: c, started: w.host.clock.Mono()}
-	s.request = lane{s: s, calls: requestCalls, release: releaseRequest, tooLarge: s.requestTooLarge}
-	s.response = lane{s: s, calls: responseCalls, release: func(int) {}, tooLarge: s.responseTooLarge}
+	s.request = halfStream{s: s, calls: requestCalls, release: releaseRequest, tooLarge: s.requestTooLarge}
+	s.response = halfStream{s: s, calls: responseCalls, release: func(int) {}, tooLarge: s.responseTooLarge}
 	s.response.next = responseSink{s}
 	w.streams[s] = true
 	if v := w.serving(); v != nil {
@@ -235,7 +235,7 @@ func (s *stream) finish() {
 	}
 }
 
-func (s *stream) resume(l *lane) { l.resume() }
+func (s *stream) resume(l *halfStream) { l.resume() }
 
 func (s *stream) onRequestData(b []byte, end bool) {
 	s.received += len(b)

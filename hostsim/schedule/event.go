@@ -9,8 +9,8 @@ type Touch struct {
 	Writes bool
 }
 
-// account is what one step did, as far as other steps can tell.
-type account struct {
+// footprint is what one step did, as far as other steps can tell.
+type footprint struct {
 	touches []Touch
 	// everything says that the step depends on all others.
 	everything bool
@@ -18,7 +18,7 @@ type account struct {
 	made, used []string
 }
 
-func (a *account) touch(t Touch) {
+func (a *footprint) touch(t Touch) {
 	for i, have := range a.touches {
 		if have.What == t.What {
 			a.touches[i].Writes = have.Writes || t.Writes
@@ -28,7 +28,7 @@ func (a *account) touch(t Touch) {
 	a.touches = append(a.touches, t)
 }
 
-func (a *account) conflicts(b *account) bool {
+func (a *footprint) conflicts(b *footprint) bool {
 	if a.everything || b.everything {
 		return true
 	}
@@ -42,13 +42,13 @@ func (a *account) conflicts(b *account) bool {
 	return false
 }
 
-func (a *account) equal(b *account) bool {
+func (a *footprint) equal(b *footprint) bool {
 	return a.everything == b.everything && slices.Equal(a.touches, b.touches) && slices.Equal(a.made, b.made) && slices.Equal(a.used, b.used)
 }
 
 // event is a step that was taken.
 type event struct {
-	account
+	footprint
 	actor, name string
 	// struck are the outcomes of the chances that the step took, in order.
 	struck []bool
@@ -58,7 +58,7 @@ type event struct {
 
 // before says that a, which came first, did so because it had to, or makes a difference to b.
 func (a *event) before(b *event) bool {
-	return a.actor == b.actor || slices.Contains(b.after, a) || a.conflicts(&b.account)
+	return a.actor == b.actor || slices.Contains(b.after, a) || a.conflicts(&b.footprint)
 }
 
 // set is a set of places in a run.

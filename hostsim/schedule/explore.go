@@ -77,13 +77,13 @@ type explorer struct {
 
 // node is a moment at which a step is chosen.
 type node struct {
-	// asleep are steps that lead nowhere new from here, tree those that must be taken still.
-	asleep, tree []*planned
-	event        *event
-	plan         *planned // what event was, or is, to be
+	// sleepSet are steps that lead nowhere new from here, tree those that must be taken still.
+	sleepSet, tree []*wakeup
+	event          *event
+	plan           *wakeup // what event was, or is, to be
 	// tried are the outcomes of its chances that were played, did is what it did in them.
-	tried []*planned
-	did   *account
+	tried []*wakeup
+	did   *footprint
 	done  bool // event has been taken, and is known
 }
 
@@ -151,9 +151,9 @@ func (x *explorer) open() *node {
 		return n
 	}
 	n.tree = last.plan.then
-	for _, p := range last.asleep {
-		if p.actor != last.event.actor && !p.did.conflicts(&last.event.account) {
-			n.asleep = append(n.asleep, p)
+	for _, p := range last.sleepSet {
+		if p.actor != last.event.actor && !p.did.conflicts(&last.event.footprint) {
+			n.sleepSet = append(n.sleepSet, p)
 		}
 	}
 	return n
@@ -174,15 +174,15 @@ func (n *node) choose(options []Option, last *node, plain bool) bool {
 		return true
 	}
 	for _, o := range options {
-		asleep := slices.ContainsFunc(n.asleep, func(p *planned) bool { return p.actor == o.actor() })
+		asleep := slices.ContainsFunc(n.sleepSet, func(p *wakeup) bool { return p.actor == o.actor() })
 		if !asleep && (n.plan == nil || last != nil && o.actor() == last.event.actor) {
-			n.plan = &planned{actor: o.actor()}
+			n.plan = &wakeup{actor: o.actor()}
 		}
 	}
 	if plain {
 		for _, o := range options {
 			if o.actor() != n.plan.actor {
-				n.tree = append(n.tree, &planned{actor: o.actor()})
+				n.tree = append(n.tree, &wakeup{actor: o.actor()})
 			}
 		}
 	}
@@ -210,11 +210,11 @@ func (x *explorer) Chance(int) bool {
 }
 
 // took is told what the step did that was chosen last.
-func (x *explorer) took(did *account) {
+func (x *explorer) took(did *footprint) {
 	n := x.path[x.depth-1]
 	if n.done {
-		if !n.event.account.equal(did) && x.mismatch == nil {
-			x.lost("a run cannot be repeated: step %q touched %v, and touches %v", n.event.name, n.event.account, *did)
+		if !n.event.footprint.equal(did) && x.mismatch == nil {
+			x.lost("a run cannot be repeated: step %q touched %v, and touches %v", n.event.name, n.event.footprint, *did)
 		}
 	} else {
 		n.learn(did, x.blind)
@@ -234,20 +234,20 @@ func (x *explorer) took(did *account) {
 }
 
 // learn keeps what a step did, and plans for the other outcomes of its chances.
-func (n *node) learn(did *account, blind func(Touch) bool) {
-	n.event.account = *did
+func (n *node) learn(did *footprint, blind func(Touch) bool) {
+	n.event.footprint = *did
 	n.event.touches = slices.Clone(did.touches)
 	if blind != nil {
 		n.event.touches = slices.DeleteFunc(n.event.touches, blind)
 	}
-	n.tried = append(n.tried, &planned{actor: n.event.actor, struck: n.event.struck})
+	n.tried = append(n.tried, &wakeup{actor: n.event.actor, struck: n.event.struck})
 	for i, hit := range n.event.struck {
 		other := append(slices.Clone(n.event.struck[:i]), !hit)
-		known := func(p *planned) bool {
+		known := func(p *wakeup) bool {
 			return p.actor == n.event.actor && len(p.struck) > i && slices.Equal(p.struck[:i+1], other)
 		}
 		if !slices.ContainsFunc(n.tried, known) && !slices.ContainsFunc(n.tree, known) {
-			n.tree = append([]*planned{{actor: n.event.actor, struck: other, did: &account{everything: true}}}, n.tree...)
+			n.tree = append([]*wakeup{{actor: n.event.actor, struck: other, did: &footprint{everything: true}}}, n.tree...)
 		}
 	}
 }
@@ -273,16 +273,16 @@ func (x *explorer) next() bool {
 // rest puts the step to sleep that has been explored, with whatever it did in any outcome of its chances, once all of those have been.
 func (n *node) rest() {
 	if n.did == nil {
-		n.did = &account{}
+		n.did = &footprint{}
 	}
 	n.did.everything = n.did.everything || n.event.everything
 	for _, t := range n.event.touches {
 		n.did.touch(t)
 	}
-	if slices.ContainsFunc(n.tree, func(p *planned) bool { return p.actor == n.event.actor }) {
+	if slices.ContainsFunc(n.tree, func(p *wakeup) bool { return p.actor == n.event.actor }) {
 		return
 	}
-	n.asleep = append(n.asleep, &planned{actor: n.event.actor, did: n.did})
+	n.sleepSet = append(n.sleepSet, &wakeup{actor: n.event.actor, did: n.did})
 	n.did = nil
 }
 
@@ -296,24 +296,24 @@ func (x *explorer) reverse() {
 	for j, b := range run {
 		for i := range j {
 			a := run[i]
-			if !before[j].has(i) || a.actor == b.actor || slices.Contains(b.after, a) || !a.conflicts(&b.account) ||
+			if !before[j].has(i) || a.actor == b.actor || slices.Contains(b.after, a) || !a.conflicts(&b.footprint) ||
 				before[j].meets(i, j, func(k int) bool { return before[k].has(i) }) {
 				continue
 			}
 			var v sequence
 			for k := i + 1; k < len(run); k++ {
 				if !before[k].has(i) {
-					v = append(v, seen{planned{actor: run[k].actor, struck: run[k].struck, did: &run[k].account}, run[k]})
+					v = append(v, seen{wakeup{actor: run[k].actor, struck: run[k].struck, did: &run[k].footprint}, run[k]})
 				}
 			}
-			v = append(v, seen{planned{actor: b.actor, did: &b.account, late: true}, b})
+			v = append(v, seen{wakeup{actor: b.actor, did: &b.footprint, late: true}, b})
 			x.path[i].plans(v)
 		}
 	}
 }
 
 func (n *node) plans(v sequence) {
-	for _, p := range n.asleep {
+	for _, p := range n.sleepSet {
 		if _, yes := v.begins(p); yes {
 			return
 		}

@@ -33,7 +33,7 @@ func (w *World) playing() bool {
 
 func (w *World) began(o *Option) {
 	w.mu.Lock()
-	w.did = &account{everything: o.Touches == nil}
+	w.did = &footprint{everything: o.Touches == nil}
 	for _, t := range o.Touches {
 		w.did.touch(t)
 	}

@@ -34,7 +34,7 @@ type stage struct {
 }
 
 type beginning struct {
-	host    *hostsim.Moment
+	host    *hostsim.Snapshot
 	workers map[int]progress
 	turn    int
 }
@@ -48,7 +48,7 @@ func (st *stage) play(ctx context.Context, s Scenario, c Chooser) error {
 		}
 	}
 	err := w.run()
-	w.letGo()
+	w.release()
 	if err != nil {
 		return w.failure(err)
 	}
@@ -160,7 +160,7 @@ func (st *stage) close() {
 	if st.host == nil {
 		return
 	}
-	st.world.Load().letGo()
+	st.world.Load().release()
 	st.host.Close()
 	st.host = nil
 }

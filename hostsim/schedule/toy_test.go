@@ -16,7 +16,7 @@ type toy struct {
 	cells  map[string]toyCell
 	cas    uint32
 	actors []*toyActor
-	did    *account
+	did    *footprint
 	chance func() bool
 	// check is asked after each step.
 	check func() error
@@ -131,7 +131,7 @@ func (t *toy) play(x *explorer) error {
 		if n < 0 {
 			return &Failure{Err: errRedundant}
 		}
-		t.did = &account{}
+		t.did = &footprint{}
 		who[n].on()
 		x.took(t.did)
 		if t.check != nil {

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// planned is a step that a run is to take once it gets where the step's predecessors have led.
-type planned struct {
+// wakeup is a step that a run is to take once it gets where the step's predecessors have led.
+type wakeup struct {
 	actor string
 	// struck are the outcomes that its chances shall have; those beyond are false.
 	struck []bool
 	// did is what the step did when it was seen. Where late is set it was seen after something that it depends on and that it
 	// shall now come before: what it will do then is not known, but for the key that it accesses first.
-	did  *account
+	did  *footprint
 	late bool
-	then []*planned
+	then []*wakeup
 }
 
 // keyTouch begins the name of a touch of a key of shared data, which a worker's step has one of at most, known in advance.
 const keyTouch = "key "
 
-// stirs says that a planned step and what another did may depend on each other. A late step may touch whatever a step may, except
+// dependent says that a planned step and what another did may depend on each other. A late step may touch whatever a step may, except
 // that of keys it touches its own alone.
-func (p *planned) stirs(b *account) bool {
+func (p *wakeup) dependent(b *footprint) bool {
 	if !p.late {
 		return p.did.conflicts(b)
 	}
@@ -44,19 +44,19 @@ func (p *planned) stirs(b *account) bool {
 type sequence []seen
 
 type seen struct {
-	planned
+	wakeup
 	event *event
 }
 
 // begins says that the planned step p may as well be the first of the sequence, so that whoever has explored all that begins with p
 // has explored the sequence too. at is its place there, -1 if it is not in it.
-func (v sequence) begins(p *planned) (at int, yes bool) {
+func (v sequence) begins(p *wakeup) (at int, yes bool) {
 	at = slices.IndexFunc(v, func(s seen) bool { return s.actor == p.actor })
 	if at < 0 {
-		return at, !slices.ContainsFunc(v, func(s seen) bool { return p.stirs(s.did) || s.stirs(p.did) })
+		return at, !slices.ContainsFunc(v, func(s seen) bool { return p.dependent(s.did) || s.dependent(p.did) })
 	}
 	for i := range v[:at] {
-		if v[i].event.before(v[at].event) || p.stirs(v[i].did) {
+		if v[i].event.before(v[at].event) || p.dependent(v[i].did) {
 			return at, false
 		}
 	}
@@ -64,7 +64,7 @@ func (v sequence) begins(p *planned) (at int, yes bool) {
 }
 
 // insert adds a sequence to a tree of planned steps, unless what is planned there already covers it.
-func insert(tree []*planned, v sequence) []*planned {
+func insert(tree []*wakeup, v sequence) []*wakeup {
 	if len(v) == 0 {
 		return tree
 	}
@@ -82,11 +82,11 @@ func insert(tree []*planned, v sequence) []*planned {
 		p.then = insert(p.then, v)
 		return tree
 	}
-	first := v[0].planned
+	first := v[0].wakeup
 	last := &first
 	for i := range v[1:] {
-		next := v[i+1].planned
-		last.then = []*planned{&next}
+		next := v[i+1].wakeup
+		last.then = []*wakeup{&next}
 		last = &next
 	}
 	return append(tree, &first)

@@ -69,7 +69,7 @@ type World struct {
 	seen    []int // occasions, by fault
 	turn    int   // the worker that runs
 	workers map[int]progress
-	did     *account // what the present step does; nil outside of steps
+	did     *footprint // what the present step does; nil outside of steps
 }
 
 // progress is how far a worker has come.
@@ -336,8 +336,8 @@ func (w *World) fill(b []byte) {
 	w.workers[w.turn] = p
 }
 
-// letGo lets everything run that was held, to its end. Nothing of it is part of the run any more.
-func (w *World) letGo() {
+// release lets everything run that was held, to its end. Nothing of it is part of the run any more.
+func (w *World) release() {
 	w.mu.Lock()
 	w.free = true
 	for n, p := range w.points {

@@ -79,8 +79,8 @@ func onRequestBody(id, size, end uint32) uint32 {
 		return actionContinue
 	}
 	mem.begin()
-	s.held = int(size)
-	return s.after(s.guard.RequestBody(s.held, end != 0))
+	s.buffered = int(size)
+	return s.after(s.guard.RequestBody(s.buffered, end != 0))
 }
 
 //go:wasmexport proxy_on_request_trailers
@@ -90,7 +90,7 @@ func onRequestTrailers(id, count uint32) uint32 {
 		return actionContinue
 	}
 	mem.begin()
-	return s.after(s.guard.RequestTrailers(s.held))
+	return s.after(s.guard.RequestTrailers(s.buffered))
 }
 
 //go:wasmexport proxy_on_response_headers
@@ -152,7 +152,7 @@ func (s *stream) after(a guard.Action) uint32 {
 		open.remove(s.id)
 		s.plugin.end(s)
 	case !s.guard.Waits():
-		s.letHeadGo()
+		s.releaseHead()
 	}
 	if a == guard.Pause {
 		return actionPause

@@ -23,12 +23,12 @@ func (s *stream) RequestHeaders() ([][2]string, error) {
 	mem.lend(&s.head)
 	var err error
 	s.lines, err = headers(ofRequest, s.lines)
-	s.holdHead()
+	s.bufferHead()
 	return s.lines, err
 }
 
 // Crowded implements guard.Host.
-func (*stream) Crowded() bool { return headsHeld > mostHeadsHeld }
+func (*stream) Crowded() bool { return headsBuffered > mostHeadsBuffered }
 
 // ResponseHeaders implements guard.Host.
 func (s *stream) ResponseHeaders() ([][2]string, error) {

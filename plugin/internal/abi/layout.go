@@ -6,6 +6,6 @@ import "github.com/callonce/callonce/plugin/internal/ledger"
 
 var layout = ledger.DefaultLayout
 
-// mostHeadsHeld bounds headsHeld, softly: a VM of Envoy's dies at 1 GiB, and Go's
+// mostHeadsBuffered bounds headsHeld, softly: a VM of Envoy's dies at 1 GiB, and Go's
 // collector lets what lives grow to twice its size.
-const mostHeadsHeld = 192 << 20
+const mostHeadsBuffered = 192 << 20

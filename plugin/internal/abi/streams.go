@@ -4,33 +4,33 @@ import "github.com/callonce/callonce/plugin/internal/guard"
 
 // stream is one request as the proxy knows it. It is the guard's host.
 type stream struct {
-	id     uint32 // of its context
-	plugin *plugin
-	guard  *guard.Stream
-	held   int         // bytes of the body held so far
-	head   []byte      // the request's headers, as the proxy gave them
-	heads  int         // what of them counts as headsHeld
-	lines  [][2]string // the same, read
-	next   *stream     // of its chain, or of the spare ones
+	id       uint32 // of its context
+	plugin   *plugin
+	guard    *guard.Stream
+	buffered int         // bytes of the body held so far
+	head     []byte      // the request's headers, as the proxy gave them
+	heads    int         // what of them counts as headsHeld
+	lines    [][2]string // the same, read
+	next     *stream     // of its chain, or of the spare ones
 }
 
 // spareBytes is the longest buffer for headers that a stream keeps once they are not
 // needed any more.
 const spareBytes = 4 << 10
 
-// headsHeld is the memory in this VM that the headers of requests take that wait, in
+// headsBuffered is the memory in this VM that the headers of requests take that wait, in
 // bytes. A client chooses how many of its requests wait, and how long their headers are
 // (to 60 KiB, in Envoy's default): 20,000 of them would end the VM.
-var headsHeld int
+var headsBuffered int
 
 // holdHead counts the headers in, and letHeadGo out again.
-func (s *stream) holdHead() {
-	headsHeld += cap(s.head) - s.heads
+func (s *stream) bufferHead() {
+	headsBuffered += cap(s.head) - s.heads
 	s.heads = cap(s.head)
 }
 
-func (s *stream) letHeadGo() {
-	headsHeld -= s.heads
+func (s *stream) releaseHead() {
+	headsBuffered -= s.heads
 	s.heads = 0
 	if cap(s.head) > spareBytes {
 		s.head, s.lines = nil, nil
@@ -60,14 +60,14 @@ func (p *plugin) begin(id uint32) *stream {
 	}
 	p.spare, s.next = s.next, nil
 	p.kept--
-	s.id, s.held = id, 0
+	s.id, s.buffered = id, 0
 	s.guard.Reuse(id)
 	return s
 }
 
 // end takes back a stream that nobody will ask for again.
 func (p *plugin) end(s *stream) {
-	s.letHeadGo()
+	s.releaseHead()
 	if p.kept == spareStreams {
 		return
 	}

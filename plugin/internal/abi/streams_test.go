@@ -36,14 +36,14 @@ func (p *plugin) spares() (n int) {
 func TestStreamUsedAgain(t *testing.T) {
 	p := newPlugin(t)
 	s := p.begin(1)
-	s.held = 700
+	s.buffered = 700
 	p.end(s)
 	again := p.begin(2)
 	if again != s {
 		t.Fatal("a stream that is over was not used again")
 	}
-	if again.held != 0 || again.id != 2 || again.next != nil || again.heads != 0 {
-		t.Errorf("of the stream before: held %d, id %d, next %v, heads %d", again.held, again.id, again.next, again.heads)
+	if again.buffered != 0 || again.id != 2 || again.next != nil || again.heads != 0 {
+		t.Errorf("of the stream before: held %d, id %d, next %v, heads %d", again.buffered, again.id, again.next, again.heads)
 	}
 	if other := p.begin(3); other == again {
 		t.Error("one stream was given twice")
@@ -78,19 +78,19 @@ func TestSparesAreBounded(t *testing.T) {
 
 // A stream keeps no long headers once it does not wait, and then they do not count.
 func TestSparesKeepNoLongHeaders(t *testing.T) {
-	before := headsHeld
+	before := headsBuffered
 	p := newPlugin(t)
 	for _, c := range []struct{ size, kept int }{{100, 100}, {spareBytes, spareBytes}, {spareBytes + 1, 0}, {60_000, 0}} {
 		s := p.begin(1)
 		s.head, s.lines = make([]byte, c.size), make([][2]string, 5)
-		s.holdHead()
-		if headsHeld != before+c.size {
-			t.Errorf("%d bytes wait, counted %d", c.size, headsHeld-before)
+		s.bufferHead()
+		if headsBuffered != before+c.size {
+			t.Errorf("%d bytes wait, counted %d", c.size, headsBuffered-before)
 		}
-		s.holdHead() // asked for again
+		s.bufferHead() // asked for again
 		p.end(s)
-		if headsHeld != before {
-			t.Errorf("none wait, counted %d bytes", headsHeld-before)
+		if headsBuffered != before {
+			t.Errorf("none wait, counted %d bytes", headsBuffered-before)
 		}
 		if cap(s.head) != c.kept || (s.lines == nil) != (c.kept == 0) {
 			t.Errorf("of %d bytes %d are kept, and %d lines", c.size, cap(s.head), cap(s.lines))

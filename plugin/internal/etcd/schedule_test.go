@@ -73,7 +73,7 @@ type run struct {
 	worker   *worker
 	store    *Store
 	token    ledger.Token
-	hold     ledger.Hold
+	lease    ledger.Lease
 	released bool // it has certainly not run
 	ended    bool
 }
@@ -152,7 +152,7 @@ func (k *worker) Answered(t ledger.Token, a ledger.Answer) {
 	}
 }
 
-func message(r *run) string { return fmt.Sprintf("key %d run %d", r.key, r.hold.Fence) }
+func message(r *run) string { return fmt.Sprintf("key %d run %d", r.key, r.lease.Fence) }
 
 // retries says that claims of a key take unknown outcomes over.
 func retries(key byte) bool { return key%2 == 1 }
@@ -162,11 +162,11 @@ func (k *worker) first(t ledger.Token, q *ask, a ledger.Answer) {
 		if r.key == q.key && !r.released && !retries(q.key) {
 			k.violated("key %d runs again (worker %d) though it may have run (worker %d)", q.key, k.n, r.worker.n)
 		}
-		if r.key == q.key && r.hold.Fence >= a.Hold.Fence {
+		if r.key == q.key && r.lease.Fence >= a.Lease.Fence {
 			k.violated("the fence of key %d does not grow", q.key)
 		}
 	}
-	k.runs = append(k.runs, &run{key: q.key, worker: k, store: k.store, token: t, hold: a.Hold})
+	k.runs = append(k.runs, &run{key: q.key, worker: k, store: k.store, token: t, lease: a.Lease})
 }
 
 // watch holds every change of a record against the table of states.
@@ -202,7 +202,7 @@ func (w *world) watch(key string, before, after *entry) {
 			w.violated("a record of state %d is deleted", old.state)
 		}
 	case next.nonce == old.nonce:
-		for ev := ledger.Complete; ev <= ledger.BuryNotReplayable; ev++ {
+		for ev := ledger.Complete; ev <= ledger.MarkNotReplayable; ev++ {
 			if to, ok := ledger.Next(old.state, ev); ok && to == next.state {
 				return
 			}
@@ -240,15 +240,15 @@ func (w *world) settle(r *run) {
 	complete := ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Status: 200, Message: []byte(message(r))}}
 	switch n := w.rng.IntN(10); {
 	case n < 5:
-		r.store.Settle(r.hold, complete)
+		r.store.Settle(r.lease, complete)
 		if w.rng.IntN(8) == 0 {
-			r.store.Settle(r.hold, ledger.Outcome{Event: ledger.BuryUnknown})
+			r.store.Settle(r.lease, ledger.Outcome{Event: ledger.MarkUnknown})
 		}
 	case n < 7:
 		r.released = true
-		r.store.Settle(r.hold, ledger.Outcome{Event: ledger.Release})
+		r.store.Settle(r.lease, ledger.Outcome{Event: ledger.Release})
 	case n == 7:
-		r.store.Settle(r.hold, ledger.Outcome{Event: ledger.BuryNotReplayable})
+		r.store.Settle(r.lease, ledger.Outcome{Event: ledger.MarkNotReplayable})
 	}
 	r.store.Forget(r.token)
 }
@@ -389,8 +389,8 @@ func (w *world) heal() {
 		}
 	}
 	for _, k := range w.workers {
-		if len(k.store.strays) > 0 || len(k.store.holds) > 0 || len(k.store.asking) > 0 {
-			w.violated("worker %d keeps %d strays, %d holds and %d claims", k.n, len(k.store.strays), len(k.store.holds), len(k.store.asking))
+		if len(k.store.strays) > 0 || len(k.store.grants) > 0 || len(k.store.asking) > 0 {
+			w.violated("worker %d keeps %d strays, %d grants and %d claims", k.n, len(k.store.strays), len(k.store.grants), len(k.store.asking))
 		}
 	}
 }
@@ -519,9 +519,9 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		}),
 		"settlements not tried again": func(w *world) {
 			w.tweak = func(s *Store) {
-				for fence, h := range s.holds {
+				for fence, h := range s.grants {
 					if h.gone && !h.trying {
-						delete(s.holds, fence)
+						delete(s.grants, fence)
 					}
 				}
 			}

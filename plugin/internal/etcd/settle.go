@@ -8,9 +8,9 @@ import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
 )
 
-// hold is a claim that was won, until its stream has gone and etcd has taken the last word on it.
-type hold struct {
-	ledger.Hold
+// grant is a claim that was won, until its stream has gone and etcd has taken the last word on it.
+type grant struct {
+	ledger.Lease
 	key      string
 	record   record
 	revision int64        // of the record as we wrote it last
@@ -23,8 +23,8 @@ type hold struct {
 }
 
 // Settle implements ledger.Store. It is Pending as long as etcd has not answered; what then turns out to be fenced is counted.
-func (s *Store) Settle(h ledger.Hold, o ledger.Outcome) ledger.Settled {
-	held := s.holds[h.Fence]
+func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
+	held := s.grants[h.Fence]
 	if held == nil || held.ID != h.ID || held.fenced {
 		return ledger.Fenced
 	}
@@ -32,7 +32,7 @@ func (s *Store) Settle(h ledger.Hold, o ledger.Outcome) ledger.Settled {
 	for _, w := range held.words {
 		state, _ = ledger.Next(state, w.Event)
 	}
-	if _, ok := ledger.Next(state, o.Event); !ok || o.Event > ledger.BuryNotReplayable {
+	if _, ok := ledger.Next(state, o.Event); !ok || o.Event > ledger.MarkNotReplayable {
 		return ledger.Fenced
 	}
 	held.settled = true
@@ -42,16 +42,16 @@ func (s *Store) Settle(h ledger.Hold, o ledger.Outcome) ledger.Settled {
 	return ledger.Pending
 }
 
-// drop forgets a hold once nothing is left to say.
-func (s *Store) drop(h *hold) {
+// drop forgets a grant once nothing is left to say.
+func (s *Store) drop(h *grant) {
 	h.gone = true
 	if len(h.words) == 0 {
-		delete(s.holds, h.Fence)
+		delete(s.grants, h.Fence)
 	}
 }
 
-// try sends the next word on a hold, with the same comparison each time: applied twice, it is applied once.
-func (s *Store) try(h *hold) {
+// try sends the next word on a grant, with the same comparison each time: applied twice, it is applied once.
+func (s *Store) try(h *grant) {
 	if h.trying || len(h.words) == 0 {
 		return
 	}
@@ -78,7 +78,7 @@ func (s *Store) try(h *hold) {
 }
 
 // applied takes etcd's answer to a word.
-func (s *Store) applied(h *hold, next ledger.State, r *txnResponse) {
+func (s *Store) applied(h *grant, next ledger.State, r *txnResponse) {
 	h.trying = false
 	var found rangeResponse
 	if r != nil && len(r.ranges) == 1 {
@@ -107,12 +107,12 @@ func (s *Store) applied(h *hold, next ledger.State, r *txnResponse) {
 	case len(h.words) > 0:
 		s.try(h)
 	case h.gone:
-		delete(s.holds, h.Fence)
+		delete(s.grants, h.Fence)
 	}
 }
 
-// ours says that a record is what this hold wanted to write: a try before was applied, and its answer lost.
-func (s *Store) ours(h *hold, state ledger.State, r rangeResponse) bool {
+// ours says that a record is what this grant wanted to write: a try before was applied, and its answer lost.
+func (s *Store) ours(h *grant, state ledger.State, r rangeResponse) bool {
 	got, ok := decodeRecord(r.kv.value)
 	return ok && got.nonce == h.record.nonce && got.state == state
 }
@@ -167,8 +167,8 @@ func (s *Store) release(b *stray) {
 
 // retry does again what etcd has not answered.
 func (s *Store) retry() {
-	for _, fence := range slices.Sorted(maps.Keys(s.holds)) {
-		s.try(s.holds[fence])
+	for _, fence := range slices.Sorted(maps.Keys(s.grants)) {
+		s.try(s.grants[fence])
 	}
 	s.strays = slices.DeleteFunc(s.strays, func(b *stray) bool { return b.gone })
 	for _, b := range s.strays {

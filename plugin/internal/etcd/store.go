@@ -41,8 +41,8 @@ type Store struct {
 	self    self
 	calls   map[CallID]func(status int, message []byte)
 	asking  map[ledger.Token]*asked
-	holds   map[uint64]*hold // by the revision of the claim
-	holder  map[ledger.Token]*hold
+	grants  map[uint64]*grant // by the revision of the claim
+	holder  map[ledger.Token]*grant
 	strays  []*stray
 	reasons map[string]bool // logged
 }
@@ -52,11 +52,11 @@ var _ ledger.Store = (*Store)(nil)
 // Open makes a store. It claims nothing until its ticks have got the leases that it needs.
 func Open(env Env, opts Options) *Store {
 	if opts.Lease <= 0 {
-		opts.Lease = ledger.DefaultLease
+		opts.Lease = ledger.DefaultLeaseTTL
 	}
 	s := &Store{
 		env: env, opts: opts, calls: map[CallID]func(int, []byte){}, asking: map[ledger.Token]*asked{},
-		holds: map[uint64]*hold{}, holder: map[ledger.Token]*hold{}, reasons: map[string]bool{},
+		grants: map[uint64]*grant{}, holder: map[ledger.Token]*grant{}, reasons: map[string]bool{},
 	}
 	s.self.kept = map[time.Duration]*kept{}
 	for _, ttl := range opts.TTLs {
@@ -150,7 +150,7 @@ func (s *Store) found(a *asked, r rangeResponse) {
 		return
 	}
 	if old.holder == s.self.incarnation {
-		if s.holds[uint64(r.kv.modRevision)] == nil && !s.claiming(old.nonce) {
+		if s.grants[uint64(r.kv.modRevision)] == nil && !s.claiming(old.nonce) {
 			// A claim of our own that nobody knows of: its answer was lost.
 			s.stray(a.key, &old, slices.Clone(r.kv.value), lasting(a.claim.Terms))
 		}
@@ -221,27 +221,27 @@ func (s *Store) answer(a *asked, answer ledger.Answer) {
 	}
 }
 
-// won makes a hold of a claim. Where nobody waits for it the call is not sent: the key is free again.
+// won makes a grant of a claim. Where nobody waits for it the call is not sent: the key is free again.
 func (s *Store) won(a *asked, revision int64) {
-	h := &hold{
-		Hold: ledger.Hold{
+	h := &grant{
+		Lease: ledger.Lease{
 			ID: a.claim.ID, Fence: uint64(revision), Holder: a.record.holder, Claimed: a.record.claimed, Attempt: a.record.attempt,
 			Policy: a.claim.Policy, Budget: a.claim.Budget, Limits: a.claim.Limits, Terms: a.claim.Terms,
 		},
 		key: a.key, record: a.record, revision: revision, state: ledger.InFlight,
 	}
-	s.holds[h.Fence] = h
+	s.grants[h.Fence] = h
 	if a.gone {
 		event := ledger.Release
 		if a.seenRev != 0 {
-			event = ledger.BuryUnknown // what it took over stays unknown
+			event = ledger.MarkUnknown // what it took over stays unknown
 		}
-		s.Settle(h.Hold, ledger.Outcome{Event: event})
+		s.Settle(h.Lease, ledger.Outcome{Event: event})
 		s.drop(h)
 		return
 	}
 	s.holder[a.token] = h
-	answer := ledger.Answer{Verdict: ledger.First, Hold: h.Hold}
+	answer := ledger.Answer{Verdict: ledger.First, Lease: h.Lease}
 	if a.seenRev != 0 {
 		answer.Prior = a.seen.prior()
 	}
@@ -257,7 +257,7 @@ func (s *Store) Forget(t ledger.Token) {
 	if h := s.holder[t]; h != nil {
 		delete(s.holder, t)
 		if !h.settled {
-			s.Settle(h.Hold, ledger.Outcome{Event: ledger.BuryUnknown})
+			s.Settle(h.Lease, ledger.Outcome{Event: ledger.MarkUnknown})
 		}
 		s.drop(h)
 	}

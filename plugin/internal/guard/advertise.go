@@ -13,12 +13,12 @@ import (
 // bytes. A longer one passes as it came.
 const maxAdvertised = 1 << 20
 
-// mostAdvertHeld bounds, softly, what all such answers together hold in this VM, in
+// mostAdvertBuffered bounds, softly, what all such answers together hold in this VM, in
 // bytes, and mostAdverts how many there are. A server chooses how slowly it answers.
 // What comes beyond passes as it came, and is counted.
 const (
-	mostAdvertHeld = 8 << 20
-	mostAdverts    = 1024
+	mostAdvertBuffered = 8 << 20
+	mostAdverts        = 1024
 )
 
 // maxPausedUnframed is the most that is held, in bytes, while the proxy is told to
@@ -32,14 +32,14 @@ const maxPausedUnframed = 2 << 10
 // way, does not follow. So the proxy is told to pause while something is held, with an
 // empty buffer: what pauses can be filled and let go by the trailers too.
 type advertising struct {
-	advert mcp.Advert
-	form   form
-	held   []byte
-	whole  int // bytes of it that are whole events
-	known  int // bytes behind these that are known to hold no event's end
-	value  mcp.Value
-	expect int // Content-Length, -1 = not given
-	got    int
+	advert   mcp.Advert
+	form     form
+	buffered []byte
+	whole    int // bytes of it that are whole events
+	known    int // bytes behind these that are known to hold no event's end
+	value    mcp.Value
+	expect   int // Content-Length, -1 = not given
+	got      int
 
 	// frames says that the body comes in HTTP/2 frames, or may. Over HTTP/1 the proxy reads
 	// up to 128 KiB at once, whatever it may buffer, and answers a chunk that is over that
@@ -76,7 +76,7 @@ func (s *Stream) passWith(method string) Action {
 		return s.pass()
 	}
 	s.stage, s.head = advertised, head{}
-	s.call.id = mcp.KeepID(s.call.id)
+	s.call.id = mcp.RetainID(s.call.id)
 	argument, _ := s.policy.ArgumentKey()
 	s.advert = &advertising{expect: -1, advert: mcp.Advert{
 		Method: method, Argument: argument,
@@ -91,7 +91,7 @@ func (s *Stream) dropAdvert() {
 	s.stage = passing
 	if a := s.advert; a != nil {
 		s.g.adverts--
-		s.g.advertHeld -= a.counted
+		s.g.advertBuffered -= a.counted
 		s.advert = nil
 	}
 }
@@ -149,7 +149,7 @@ func (s *Stream) passAdvert(size int, end bool) Action {
 			s.dropAdvert() // what is held cannot be put before it: the chunk was not read
 			return Continue
 		}
-		a.held = append(a.held, chunk...)
+		a.buffered = append(a.buffered, chunk...)
 		a.got, a.taken = a.got+size, true
 		if a.form == asJSON {
 			a.value.Feed(chunk)
@@ -162,7 +162,7 @@ func (s *Stream) passAdvert(size int, end bool) Action {
 	if s.advert == nil {
 		return Continue
 	}
-	a.paused = len(a.held) > 0 && len(out) == 0 && a.canPause()
+	a.paused = len(a.buffered) > 0 && len(out) == 0 && a.canPause()
 	return Action(a.paused)
 }
 
@@ -184,7 +184,7 @@ func (s *Stream) failAdvert() {
 	a := s.advert
 	s.dropAdvert()
 	if a != nil && a.taken {
-		s.putAdvert(a.held)
+		s.putAdvert(a.buffered)
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *Stream) advertPart(end bool) (out []byte) {
 	if s.isAdvertTooLong() {
 		s.g.counts.add(s.label(), advertsLeftOut)
 		s.dropAdvert()
-		return a.held
+		return a.buffered
 	}
 	defer s.g.response.Release()
 	if a.form == asJSON {
@@ -218,33 +218,33 @@ func (s *Stream) advertPart(end bool) (out []byte) {
 // all.
 func (s *Stream) isAdvertTooLong() bool {
 	s.countAdvert()
-	return len(s.advert.held) > maxAdvertised || s.g.advertHeld > mostAdvertHeld
+	return len(s.advert.buffered) > maxAdvertised || s.g.advertBuffered > mostAdvertBuffered
 }
 
 func (s *Stream) countAdvert() {
 	a := s.advert
-	s.g.advertHeld += cap(a.held) - a.counted
-	a.counted = cap(a.held)
+	s.g.advertBuffered += cap(a.buffered) - a.counted
+	a.counted = cap(a.buffered)
 }
 
 // canPause reports whether the proxy may be told to pause until more comes. With a
 // length, no trailers end a body that is not whole.
 func (a *advertising) canPause() bool {
-	return a.expect < 0 && (a.frames || len(a.held) <= maxPausedUnframed)
+	return a.expect < 0 && (a.frames || len(a.buffered) <= maxPausedUnframed)
 }
 
 // advertValue gives a JSON body once it is there, and at once what is no object.
 func (s *Stream) advertValue(end bool) []byte {
 	a := s.advert
-	begun := bytes.TrimLeft(a.held, " \t\r\n")
+	begun := bytes.TrimLeft(a.buffered, " \t\r\n")
 	if !a.value.Done && !end && (len(begun) == 0 || begun[0] == '{') {
 		return nil
 	}
 	defer s.dropAdvert()
-	if changed, ok := s.g.response.AppendAdvert(nil, a.held, s.call.id, &a.advert); ok {
+	if changed, ok := s.g.response.AppendAdvert(nil, a.buffered, s.call.id, &a.advert); ok {
 		return changed
 	}
-	return a.held
+	return a.buffered
 }
 
 // advertEvents gives the events that are there. Where the proxy can pause, nothing goes on
@@ -252,15 +252,15 @@ func (s *Stream) advertValue(end bool) []byte {
 func (s *Stream) advertEvents(end bool) (out []byte) {
 	a := s.advert
 	for {
-		n := mcp.EventEnd(a.held[a.whole:], a.known)
+		n := mcp.EventEnd(a.buffered[a.whole:], a.known)
 		if n == 0 {
 			break
 		}
 		a.whole, a.known = a.whole+n, 0
 	}
-	rest := a.held[a.whole:]
+	rest := a.buffered[a.whole:]
 	a.known = len(rest)
-	events := a.held[:a.whole]
+	events := a.buffered[:a.whole]
 	switch {
 	case end || areFields(rest):
 		rest = nil
@@ -275,8 +275,8 @@ func (s *Stream) advertEvents(end bool) (out []byte) {
 		}
 		events = events[n:]
 	}
-	out = append(out, a.held[a.whole:len(a.held)-len(rest)]...)
-	a.held, a.whole, a.known = append(scratch.Keep(a.held), rest...), 0, len(rest)
+	out = append(out, a.buffered[a.whole:len(a.buffered)-len(rest)]...)
+	a.buffered, a.whole, a.known = append(scratch.Keep(a.buffered), rest...), 0, len(rest)
 	s.countAdvert()
 	return out
 }

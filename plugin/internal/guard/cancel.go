@@ -19,8 +19,8 @@ const mostWatched = 8 << 10
 // they are out of reach.
 func (s *Stream) watch(end bool) Action {
 	if !end && s.g.marks.Runs(s.policy.Name) && s.mayCancel() {
-		if place, refusal, _ := s.scopeOf(); refusal == nil {
-			mark := ledger.Cancellation{Scope: place.scope, Session: sketch(s.call.session)}
+		if scope, refusal, _ := s.scopeOf(); refusal == nil {
+			mark := ledger.Cancellation{Scope: scope.scope, Session: sketch(s.call.session)}
 			a := s.pass()
 			s.stage, s.call.mark, s.call.session = watching, mark, ""
 			return a
@@ -91,20 +91,20 @@ func (s *Stream) markCancelled(r *mcp.Request) {
 	if s.policy == misnamed || !r.Cancels() {
 		return
 	}
-	if place, refusal, _ := s.scopeOf(); refusal == nil {
-		s.call.mark = ledger.Cancellation{Scope: place.scope, Session: sketch(s.call.session)}
+	if scope, refusal, _ := s.scopeOf(); refusal == nil {
+		s.call.mark = ledger.Cancellation{Scope: scope.scope, Session: sketch(s.call.session)}
 		s.mark(r)
 	}
 }
 
 // wasCancelled reports whether a claimed call was cancelled while it ran.
-func (s *Stream) wasCancelled() bool { return s.g.marks.Cancelled(s.call.mark, s.hold.Claimed) }
+func (s *Stream) wasCancelled() bool { return s.g.marks.Cancelled(s.call.mark, s.lease.Claimed) }
 
 // settleNoResult settles a call that the server answered with anything but a result. For
 // one that was cancelled that says nothing.
 func (s *Stream) settleNoResult(ev ledger.Event) {
-	if ev != ledger.BuryUnknown && s.wasCancelled() {
-		ev = ledger.BuryUnknown
+	if ev != ledger.MarkUnknown && s.wasCancelled() {
+		ev = ledger.MarkUnknown
 	}
 	s.settle(ledger.Outcome{Event: ev})
 }

@@ -10,21 +10,21 @@ import (
 // while it is told to pause, it shows again with what comes, and to the trailers.
 type relay struct {
 	*exchange
-	held   string
-	paused bool
-	got    string // what the client has
+	buffered string
+	paused   bool
+	got      string // what the client has
 }
 
 func (r *relay) data(b string, end bool) {
-	r.chunk = []byte(r.held + b)
+	r.chunk = []byte(r.buffered + b)
 	r.paused = r.stream.ResponseBody(len(r.chunk), end) == Pause
-	if r.held = string(r.chunk); !r.paused {
-		r.got, r.held = r.got+r.held, ""
+	if r.buffered = string(r.chunk); !r.paused {
+		r.got, r.buffered = r.got+r.buffered, ""
 	}
 }
 
 func (r *relay) trailers() {
-	r.chunk, r.bodyGone = []byte(r.held), !r.paused
+	r.chunk, r.bodyGone = []byte(r.buffered), !r.paused
 	if r.stream.ResponseTrailers() == Pause {
 		r.t.Error("trailers were held back")
 	}
@@ -95,8 +95,8 @@ func TestAdvertisedToTheEnd(t *testing.T) {
 						if got := lines(r.got); c.gains && !(strings.HasPrefix(got, lines(before)) && strings.HasSuffix(got, lines(after))) {
 							t.Errorf("expected %q … %q, found %q", before, after, got)
 						}
-						if g.adverts != 0 || g.advertHeld != 0 {
-							t.Errorf("%d answers are still held, with %d bytes", g.adverts, g.advertHeld)
+						if g.adverts != 0 || g.advertBuffered != 0 {
+							t.Errorf("%d answers are still held, with %d bytes", g.adverts, g.advertBuffered)
 						}
 					})
 				}
@@ -187,8 +187,8 @@ func TestAdvertisedAndCut(t *testing.T) {
 		if r.got != want {
 			t.Errorf("%s: expected %q, found %q", name, want, r.got)
 		}
-		if g.adverts != 0 || g.advertHeld != 0 {
-			t.Errorf("%s: %d answers are still held, with %d bytes", name, g.adverts, g.advertHeld)
+		if g.adverts != 0 || g.advertBuffered != 0 {
+			t.Errorf("%s: %d answers are still held, with %d bytes", name, g.adverts, g.advertBuffered)
 		}
 	}
 }
@@ -246,8 +246,8 @@ func TestAdvertsAreBounded(t *testing.T) {
 		r.begin(200, "application/json")
 		r.data(piece, false)
 		open = append(open, r)
-		if g.advertHeld > mostAdvertHeld {
-			t.Fatalf("%d bytes are held", g.advertHeld)
+		if g.advertBuffered > mostAdvertBuffered {
+			t.Fatalf("%d bytes are held", g.advertBuffered)
 		}
 	}
 	passed := 0
@@ -276,7 +276,7 @@ func TestAdvertsAreBounded(t *testing.T) {
 		r.data(shortList, true)
 		r.stream.Done()
 	}
-	if g.adverts != 0 || g.advertHeld != 0 {
-		t.Errorf("%d answers are still held, with %d bytes", g.adverts, g.advertHeld)
+	if g.adverts != 0 || g.advertBuffered != 0 {
+		t.Errorf("%d answers are still held, with %d bytes", g.adverts, g.advertBuffered)
 	}
 }

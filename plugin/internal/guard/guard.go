@@ -13,23 +13,23 @@ import (
 // Guard is what the streams of one configuration in one worker share. It is not for
 // concurrent use: a worker is one thread.
 type Guard struct {
-	config  *policy.Config
-	store   ledger.Store
-	marks   ledger.Marks
-	counts  counts
-	log     Log
-	places  [][]string // of each policy by its index, the pointers among its keys
-	waiting map[ledger.Token]*Stream
-	now     func() ledger.Mono
-	digest  func(text []byte) uint64 // of a principal or a scope, for counting
-	open    []*Stream                // those that asked the ledger and have not ended
-	servers map[string]string        // name of a policy → the server's, as last seen
-	live    map[ledger.Token]bool    // the same, while a tick runs and they are many
-	looked  int                      // streams that searches have looked at, ever
-	tokens  uint32
-	holding holding
-	crowded bool // said once that there was no memory for a request to wait
-	twice   bool // said once that an instance ahead had claimed a call
+	config    *policy.Config
+	store     ledger.Store
+	marks     ledger.Marks
+	counts    counts
+	log       Log
+	places    [][]string // of each policy by its index, the pointers among its keys
+	waiting   map[ledger.Token]*Stream
+	now       func() ledger.Mono
+	digest    func(text []byte) uint64 // of a principal or a scope, for counting
+	open      []*Stream                // those that asked the ledger and have not ended
+	servers   map[string]string        // name of a policy → the server's, as last seen
+	live      map[ledger.Token]bool    // the same, while a tick runs and they are many
+	looked    int                      // streams that searches have looked at, ever
+	tokens    uint32
+	buffering buffering
+	crowded   bool // said once that there was no memory for a request to wait
+	twice     bool // said once that an instance ahead had claimed a call
 
 	misnamed []string             // what was said once that it names no policy
 	unkeyed  []bool               // of each policy by its index: said once that an ambiguous body passed
@@ -38,8 +38,8 @@ type Guard struct {
 	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
 	late     map[*Stream]struct{} // judged; go on outside of their callbacks
 
-	adverts    int // answers that may gain an advert, and have not ended
-	advertHeld int // bytes that they hold
+	adverts        int // answers that may gain an advert, and have not ended
+	advertBuffered int // bytes that they hold
 
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
@@ -72,7 +72,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 // knows: table, clock and chance.
 func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
-	env.Count, env.Late, env.Census, env.GivenUp = g.notice, g.settledLate, g.census, g.givenUp
+	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
 	}
@@ -115,13 +115,13 @@ func (g *Guard) gatherLive() {
 // enter and leave keep the streams that asked the ledger, at a cost that does not grow
 // with their number.
 func (g *Guard) enter(s *Stream) {
-	s.asked, s.place = true, len(g.open)
+	s.asked, s.index = true, len(g.open)
 	g.open = append(g.open, s)
 }
 
 func (g *Guard) leave(s *Stream) {
 	last := len(g.open) - 1
-	g.open[s.place], g.open[last].place = g.open[last], s.place
+	g.open[s.index], g.open[last].index = g.open[last], s.index
 	g.open[last] = nil
 	g.open, s.asked = g.open[:last], false
 }

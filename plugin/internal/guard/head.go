@@ -102,7 +102,7 @@ func (h *head) isJSON() bool { return h.types > 0 && h.json == h.types }
 type class uint8
 
 const (
-	hold class = iota
+	buffer class = iota
 	pass
 	stray
 	unsupportedType
@@ -153,5 +153,5 @@ func (s *Stream) classify() class {
 	case h.length > p.MaxRequestBytes && (h.keyed || p.MustGuard):
 		return tooLarge
 	}
-	return hold
+	return buffer
 }

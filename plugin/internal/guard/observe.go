@@ -46,20 +46,20 @@ type metric struct {
 }
 
 var (
-	decisions      = &metric{"mcp_gateway_idempotency_total", true, []string{"outcome"}}
-	toolCalls      = &metric{"callonce_tool_calls_total", false, []string{"tool", "outcome"}}
-	settlements    = &metric{"callonce_settled_total", false, []string{"how"}}
-	evictions      = &metric{"callonce_evicted_total", false, nil}
-	shed           = &metric{"callonce_replies_shed_total", false, nil}
-	strayKeys      = &metric{"callonce_stray_keys_total", false, nil}
-	duplicates     = &metric{"callonce_duplicates_total", false, []string{"source"}}
-	meshRetriesOff = &metric{"callonce_mesh_retries_off_total", false, nil}
-	headersNotHeld = &metric{"callonce_headers_not_held_total", false, nil}
-	ambiguous      = &metric{"callonce_ambiguous_total", true, nil}
-	bucketsFull    = &metric{"callonce_buckets_full_total", false, nil}
-	claimedAhead   = &metric{"callonce_claimed_ahead_total", false, nil}
-	foreignBytes   = &metric{"callonce_foreign_records_total", false, nil}
-	advertsLeftOut = &metric{"callonce_adverts_left_out_total", false, nil}
+	decisions          = &metric{"mcp_gateway_idempotency_total", true, []string{"outcome"}}
+	toolCalls          = &metric{"callonce_tool_calls_total", false, []string{"tool", "outcome"}}
+	settlements        = &metric{"callonce_settled_total", false, []string{"how"}}
+	evictions          = &metric{"callonce_evicted_total", false, nil}
+	shed               = &metric{"callonce_replies_shed_total", false, nil}
+	strayKeys          = &metric{"callonce_stray_keys_total", false, nil}
+	duplicates         = &metric{"callonce_duplicates_total", false, []string{"source"}}
+	meshRetriesOff     = &metric{"callonce_mesh_retries_off_total", false, nil}
+	headersNotBuffered = &metric{"callonce_headers_not_held_total", false, nil}
+	ambiguous          = &metric{"callonce_ambiguous_total", true, nil}
+	bucketsFull        = &metric{"callonce_buckets_full_total", false, nil}
+	claimedAhead       = &metric{"callonce_claimed_ahead_total", false, nil}
+	foreignBytes       = &metric{"callonce_foreign_records_total", false, nil}
+	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", false, nil}
 
 	entries         = &metric{"callonce_entries", false, []string{"state"}}
 	replyBytes      = &metric{"callonce_reply_bytes", false, nil}

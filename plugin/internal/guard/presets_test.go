@@ -24,8 +24,8 @@ func TestGateway(t *testing.T) {
 	ask := func(body string, h ...string) *exchange {
 		return w.send(g, body, append([]string{user, "ada", "mcp-session-id", "s1"}, h...)...)
 	}
-	unheld := w.open(g)
-	if unheld.stream.RequestHeaders(false) != Continue || len(unheld.state) > 0 {
+	unbuffered := w.open(g)
+	if unbuffered.stream.RequestHeaders(false) != Continue || len(unbuffered.state) > 0 {
 		t.Error("G1: a request without the header is looked at")
 	}
 	ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "idempotency-key", "k").wantRefused(400, "idempotency_unsupported_request")
@@ -166,7 +166,7 @@ func TestForward(t *testing.T) {
 func TestForwardWithoutHeldHeaders(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(preset("forward", ""))
-	g.holding = notHeld
+	g.buffering = notBuffered
 	x := w.open(g, user, "ada", "content-length", "99")
 	x.body = []byte(toolCall("1", `{"idempotency_key":"k"}`))
 	if x.stream.RequestHeaders(false) != Continue || len(x.header("content-length")) > 0 {

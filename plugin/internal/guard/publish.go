@@ -34,12 +34,12 @@ const maxPublished = 128
 // maxLogged is the most bytes of a line of the log.
 const maxLogged = 4 << 10
 
-func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
+func (s *Stream) publish(r *mcp.Request, scope scoped, fingerprint [32]byte) {
 	s.publishCall(r)
 	// Scoped, so that nobody can tell from it that two tenants sent the same.
 	var in [40]byte
 	copy(in[:], fingerprint[:])
-	putUint64(in[32:], sketch(string(place.text)))
+	putUint64(in[32:], sketch(string(scope.text)))
 	s.publishHash(stateArguments, in[:])
 	if s.call.session != "" {
 		s.publishHash(stateSession, []byte(s.call.session))
@@ -49,11 +49,11 @@ func (s *Stream) publish(r *mcp.Request, place scoped, fingerprint [32]byte) {
 // publishKeyless publishes a call that no key stands for. ok is false, and nothing was
 // published, where its scope is not known.
 func (s *Stream) publishKeyless(r *mcp.Request) (ok bool) {
-	place, refusal, _ := s.findScope()
+	scope, refusal, _ := s.findScope()
 	if refusal != nil {
 		return false
 	}
-	s.publish(r, place, s.fingerprint(r, true))
+	s.publish(r, scope, s.fingerprint(r, true))
 	return true
 }
 
@@ -119,7 +119,7 @@ func (s *Stream) publishHash(name string, of []byte) {
 
 // repeated counts and publishes what a repeat has in common with the first call.
 func (s *Stream) repeated(a ledger.Answer) {
-	attempt := a.Hold.Attempt
+	attempt := a.Lease.Attempt
 	if a.Verdict != ledger.First {
 		attempt = a.Prior.Attempt
 	}
@@ -211,7 +211,7 @@ func (g *Guard) census(policy string, c ledger.Census) {
 // givenUp publishes the age of the youngest entry that was ever evicted, in whole
 // seconds and at least one: where it nears the time in which callers repeat, limits
 // are too tight.
-func (g *Guard) givenUp(policy string, age time.Duration) {
+func (g *Guard) evicted(policy string, age time.Duration) {
 	seconds := uint64(max(age/time.Second, 1))
 	gauge := g.counts.gauge(g.serverOf(policy), youngestEvicted)
 	if was := gauge.Value(); was == 0 || seconds < was {

@@ -128,30 +128,30 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		if s.keyTakenAhead() {
 			return s.guardedAhead()
 		}
-		return s.refuseCall(r, &mcp.KeyRequired, "it is read from "+s.policy.Places())
+		return s.refuseCall(r, &mcp.KeyRequired, "it is read from "+s.policy.KeySources())
 	}
 	if key == nil && s.policy.ForwardKey != "" && s.keyTakenAhead() {
 		// What would be derived must not go on in place of the key that does.
 		return s.guardedAhead()
 	}
 	s.call.guarded, s.call.derived = true, key == nil
-	place, refusal, detail := s.findScope()
+	scope, refusal, detail := s.findScope()
 	if refusal != nil {
 		s.publishCall(r)
 		return s.refuse(refusal, detail)
 	}
 	if s.policy.ForwardKey != "" && s.ahead {
-		if s.g.holding != notHeld {
+		if s.g.buffering != notBuffered {
 			return s.refuse(&mcp.Unavailable, "") // gone for want of a sign: the next time there is one
 		}
-		return s.refuse(&mcp.NeverHeld, "")
+		return s.refuse(&mcp.NeverBuffered, "")
 	}
 	fingerprint := s.fingerprint(r, key == nil)
-	id := s.storedID(r, place, key, fingerprint)
+	id := s.storedID(r, scope, key, fingerprint)
 	s.call.operation = hex16(id[:8])
-	s.publish(r, place, fingerprint)
+	s.publish(r, scope, fingerprint)
 	s.prepare(r, body, key, &id)
-	return s.claim(s.intent(r, place, id, fingerprint, key == nil))
+	return s.claim(s.intent(r, scope, id, fingerprint, key == nil))
 }
 
 const strayDetail = "an idempotency key is for guarded calls of tools only"
@@ -180,21 +180,21 @@ func (s *Stream) prepare(r *mcp.Request, body, key []byte, id *[32]byte) {
 }
 
 // intent is the claim that the ledger is asked with.
-func (s *Stream) intent(r *mcp.Request, place scoped, id, fingerprint [32]byte, derived bool) ledger.Claim {
+func (s *Stream) intent(r *mcp.Request, scope scoped, id, fingerprint [32]byte, derived bool) ledger.Claim {
 	p, tool := s.policy, s.call.tool
 	c := ledger.Claim{
 		ID:           id,
 		Fingerprint:  fingerprint,
 		Policy:       p.Name,
-		Principal:    place.principal,
-		Scope:        place.scope,
+		Principal:    scope.principal,
+		Scope:        scope.scope,
 		Session:      sketch(s.call.session),
 		Request:      sketch(string(s.call.id)),
 		RetryUnknown: tool.RetryUnknown,
 		TakesTasks:   r.TakesTasks(),
 		Budget:       budget(p),
 		Limits:       limits(p),
-		Terms:        ledger.Terms{TTL: tool.TTL, Lease: p.Lease},
+		Terms:        ledger.Terms{TTL: tool.TTL, LeaseTTL: p.Lease},
 	}
 	if derived {
 		c.Terms.Window = tool.Window
@@ -339,7 +339,7 @@ func (s *Stream) act(a ledger.Answer) Action {
 	s.repeated(a)
 	switch {
 	case a.Verdict == ledger.First:
-		return s.forward(a.Hold)
+		return s.forward(a.Lease)
 	case a.Verdict == ledger.Replay:
 		return s.replay(a.Reply)
 	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError:
@@ -364,8 +364,8 @@ var verdicts = map[ledger.Verdict]*mcp.Refusal{
 
 // forward sends a claimed call on. The mesh must not repeat it, and its reply must
 // be readable.
-func (s *Stream) forward(h ledger.Hold) Action {
-	s.hold, s.stage = h, forwarded
+func (s *Stream) forward(h ledger.Lease) Action {
+	s.lease, s.stage = h, forwarded
 	s.reply = readAlong{cap: s.policy.Limits.ReplyBytes}
 	if !s.policy.Observe {
 		if !s.edit() {
@@ -380,7 +380,7 @@ func (s *Stream) forward(h ledger.Hold) Action {
 		s.state(stateTaken, "true")
 	}
 	s.head = head{}
-	s.call.id, s.call.body, s.call.session = mcp.KeepID(s.call.id), nil, ""
+	s.call.id, s.call.body, s.call.session = mcp.RetainID(s.call.id), nil, ""
 	return Continue
 }
 

@@ -113,7 +113,7 @@ func TestNotHeld(t *testing.T) {
 	for _, c := range []struct {
 		name, config string
 		headers      []string
-		held         bool
+		buffered     bool
 	}{
 		{"header keys only, none sent", headerKeys, nil, false},
 		{"header keys only, one sent", headerKeys, []string{"idempotency-key", "k"}, true},
@@ -125,10 +125,10 @@ func TestNotHeld(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
 			x := w.open(w.worker(c.config), c.headers...)
-			if got := x.stream.RequestHeaders(false) == Pause; got != c.held {
-				t.Errorf("held: expected %v, found %v", c.held, got)
+			if got := x.stream.RequestHeaders(false) == Pause; got != c.buffered {
+				t.Errorf("held: expected %v, found %v", c.buffered, got)
 			}
-			if !c.held && (len(x.header("x-envoy-max-retries")) > 0 || len(x.header("accept-encoding")) == 0 || len(x.state) > 0) {
+			if !c.buffered && (len(x.header("x-envoy-max-retries")) > 0 || len(x.header("accept-encoding")) == 0 || len(x.state) > 0) {
 				t.Errorf("unguarded traffic was edited: %v %v", x.request, x.state)
 			}
 		})

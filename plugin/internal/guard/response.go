@@ -52,7 +52,7 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 	}
 	lines, err := s.host.ResponseHeaders()
 	if err != nil {
-		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 		return Continue
 	}
 	var encoding, contentType string
@@ -94,7 +94,7 @@ func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 	if string(details) != viaUpstream {
 		flags, _ := s.host.Property(propFlags)
 		attempts, _ := s.host.Property(propAttempts)
-		ev := ledger.BuryUnknown
+		ev := ledger.MarkUnknown
 		if nothingSent(string(details), flags, attempts) || s.answeredBehind(string(details)) {
 			ev = ledger.Release
 		}
@@ -105,7 +105,7 @@ func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 	case s.policy.Released(r.status):
 		s.settleNoResult(ledger.Release)
 	case r.status >= 500, r.status == 408, r.status == 499, r.status < 200:
-		s.settleNoResult(ledger.BuryUnknown)
+		s.settleNoResult(ledger.MarkUnknown)
 	case r.status >= 400:
 		s.settleNoResult(ledger.Release)
 	case r.status == 307, r.status == 308:
@@ -114,13 +114,13 @@ func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 		s.settle(ledger.Outcome{Event: ledger.Release})
 	case r.status >= 300:
 		// Where to look for the outcome, perhaps: nobody knows what the server did before.
-		s.settleNoResult(ledger.BuryUnknown)
+		s.settleNoResult(ledger.MarkUnknown)
 	case !mcp.IsIdentity(encoding):
-		s.settleNoResult(ledger.BuryNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable)
 	case mcp.IsEventStream(contentType):
 		return false
 	case !mcp.IsJSON(contentType):
-		s.settleNoResult(ledger.BuryNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable)
 	default:
 		return false
 	}
@@ -142,11 +142,11 @@ func (s *Stream) ResponseBody(size int, end bool) Action {
 	if size > 0 && s.wants() {
 		chunk, err := s.host.ResponseBody(size)
 		if err != nil || len(chunk) != size {
-			s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+			s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 			return Continue
 		}
 		if s.readChunk(chunk); r.settled && !r.events.Open() {
-			r.letGo()
+			r.releaseMemory()
 		}
 	}
 	if r.ended {
@@ -185,7 +185,7 @@ func (s *Stream) readChunk(chunk []byte) {
 	if r.settled {
 		if r.value.Feed(chunk); r.value.Trailed {
 			// What was judged as the whole was not: it is no JSON text.
-			s.settle(ledger.Outcome{Event: ledger.BuryNotReplayable})
+			s.settle(ledger.Outcome{Event: ledger.MarkNotReplayable})
 		}
 		return
 	}
@@ -201,7 +201,7 @@ func (s *Stream) readChunk(chunk []byte) {
 	switch r.body.Add(chunk); {
 	case r.body.Over:
 		r.body = mcp.Text{}
-		s.settleNoResult(ledger.BuryNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable)
 	case whole:
 		s.judgeBody(r.body.Bytes())
 	}
@@ -238,7 +238,7 @@ func (s *Stream) readBeginning(data []byte) bool {
 	case mcp.Malformed:
 		s.reply.odd = true
 	default:
-		s.settleNoResult(ledger.BuryNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable)
 	}
 	return false
 }
@@ -250,7 +250,7 @@ func (s *Stream) judgeBody(body []byte) {
 	body = mcp.Trim(body)
 	switch a := s.g.response.Read(body, s.call.id); a {
 	case mcp.NotOurs, mcp.Malformed:
-		s.settleNoResult(ledger.BuryNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable)
 	default:
 		s.complete(a, body)
 	}
@@ -265,11 +265,11 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		return
 	case mcp.Cancelled:
 		// The server says by itself that it was told to stop.
-		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 		return
 	case mcp.ToolError, mcp.Failed:
 		if s.wasCancelled() {
-			s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+			s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 			return
 		}
 	}
@@ -297,15 +297,15 @@ func (s *Stream) atEnd() {
 	switch {
 	case r.settled && r.form == asEvents && r.events.Open():
 		// The response was too long, and does not even end.
-		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	case r.settled:
 	case r.form == asJSON:
 		s.judgeBody(r.body.Bytes())
 	case r.odd && !r.events.Open():
-		s.settleNoResult(ledger.BuryNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable)
 	default:
 		// The stream ended without the response: it may come on another one, or never.
-		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	}
 }
 
@@ -313,8 +313,8 @@ func (s *Stream) atEnd() {
 // unknown outcome, also where it had been judged by its beginning.
 func (s *Stream) settleAtEnd() {
 	r := &s.reply
-	if !r.settled || r.event == ledger.BuryNotReplayable && !r.ended {
-		s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+	if !r.settled || r.event == ledger.MarkNotReplayable && !r.ended {
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	}
 }
 
@@ -322,8 +322,8 @@ func (s *Stream) settleAtEnd() {
 var hows = [...]string{
 	ledger.Complete:          "completed",
 	ledger.Release:           "released",
-	ledger.BuryUnknown:       "outcome_unknown",
-	ledger.BuryNotReplayable: "not_replayable",
+	ledger.MarkUnknown:       "outcome_unknown",
+	ledger.MarkNotReplayable: "not_replayable",
 }
 
 // settle tells the ledger. Only the holder's word counts; the ledger itself counts one
@@ -333,7 +333,7 @@ func (s *Stream) settle(o ledger.Outcome) {
 	if s.reply.fenced {
 		return
 	}
-	switch s.g.store.Settle(s.hold, o) {
+	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, hows[o.Event])
 	case ledger.Fenced:
@@ -341,7 +341,7 @@ func (s *Stream) settle(o ledger.Outcome) {
 	}
 }
 
-// letGo lets go of what was kept of the answer. What is still read of it needs nothing.
-func (r *readAlong) letGo() {
+// releaseMemory lets go of what was kept of the answer. What is still read of it needs nothing.
+func (r *readAlong) releaseMemory() {
 	r.body, r.events = mcp.Text{}, mcp.Events{Cap: r.cap}
 }

@@ -184,7 +184,7 @@ func (g *Guard) tellUnfit(p *policy.Policy, src *policy.Source, v *value) string
 
 // appendPrincipal asks every source of one principal. A value that is not one line of
 // text, a number or a boolean, and a header sent twice, refuse.
-func (s *Stream) appendPrincipal(dst []byte, p policy.Principal) (t []byte, y yield, detail string) {
+func (s *Stream) appendPrincipal(dst []byte, p policy.Principal) (t []byte, y lookup, detail string) {
 	dst = append(dst, '[')
 	for i := range p {
 		v, y := s.value(&p[i])

@@ -29,7 +29,7 @@ type Stream struct {
 	head   head
 	call   call
 	token  ledger.Token
-	hold   ledger.Hold
+	lease  ledger.Lease
 	reply  readAlong
 	advert *advertising // nil but for the answers that gain one
 
@@ -40,7 +40,7 @@ type Stream struct {
 	ticks       int    // since then, while nothing tells whether this proxy holds headers
 	ahead       bool   // the headers went on before the body was judged
 	asked       bool   // the ledger was asked; place is where the guard keeps the stream
-	place       int
+	index       int
 	stuck       bool // and they did so only when Look found that they were stuck
 }
 
@@ -121,7 +121,7 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	case s.host.Crowded():
 		return s.refuseCrowded()
 	}
-	return s.holdHeaders()
+	return s.bufferHeaders()
 }
 
 // RequestBody is called as the body arrives, with the size of what is held so far.
@@ -132,7 +132,7 @@ func (s *Stream) RequestBody(size int, end bool) (a Action) {
 	case watching:
 		return s.watchBody(size, end)
 	default:
-		return s.heldElsewhere()
+		return s.afterJudgement()
 	}
 	s.bodyCame()
 	if size > s.policy.MaxRequestBytes {
@@ -148,7 +148,7 @@ func (s *Stream) RequestBody(size int, end bool) (a Action) {
 func (s *Stream) RequestTrailers(size int) (a Action) {
 	defer s.contain(&a)
 	if s.stage != reading {
-		return s.heldElsewhere()
+		return s.afterJudgement()
 	}
 	s.bodyCame()
 	if a = s.read(size); a == Continue && s.stuck {
@@ -157,8 +157,8 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 	return a
 }
 
-// heldElsewhere is what the rest of a request does that has been judged.
-func (s *Stream) heldElsewhere() Action {
+// afterJudgement is what the rest of a request does that has been judged.
+func (s *Stream) afterJudgement() Action {
 	return Action(s.stage == asking || s.stage == replied)
 }
 
@@ -178,13 +178,13 @@ func (s *Stream) read(size int) Action {
 func (s *Stream) pass() Action {
 	s.stage = passing
 	s.head = head{}
-	s.letGo()
+	s.releaseMemory()
 	return Continue
 }
 
-// letGo lets go of what a caller could make large: the stream's memory is used again,
+// releaseMemory lets go of what a caller could make large: the stream's memory is used again,
 // and until then kept.
-func (s *Stream) letGo() {
+func (s *Stream) releaseMemory() {
 	if cap(s.call.id) > 2*mcp.MostID {
 		s.call.id = nil
 	}
@@ -208,7 +208,7 @@ func (s *Stream) Done() {
 		s.dropAdvert()
 	}
 	s.stage = passing
-	s.letGo()
+	s.releaseMemory()
 }
 
 // leaveLedger says that nobody waits for an answer any more.
@@ -232,7 +232,7 @@ func (s *Stream) contain(a *Action) {
 	s.stage = passing
 	switch {
 	case was == forwarded:
-		s.bury()
+		s.markUnknown()
 		if *a = Continue; !s.policy.Observe {
 			*a = s.refuseFault()
 		}
@@ -264,7 +264,7 @@ func (s *Stream) containHead(a *Action) {
 	s.stage = passing
 	s.failAdvert()
 	if was == forwarded {
-		s.bury()
+		s.markUnknown()
 		if !s.policy.Observe {
 			*a = s.refuseFault()
 		}
@@ -282,14 +282,14 @@ func (s *Stream) containLate() {
 	switch s.stage {
 	case forwarded:
 		s.stage = passing
-		s.bury()
+		s.markUnknown()
 	case advertised:
 		s.failAdvert()
 	}
 }
 
-// bury ends a hold whose call may have run.
-func (s *Stream) bury() {
+// markUnknown ends a hold whose call may have run.
+func (s *Stream) markUnknown() {
 	defer func() { _ = recover() }()
-	s.settle(ledger.Outcome{Event: ledger.BuryUnknown})
+	s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 }

@@ -160,8 +160,8 @@ func TestWholeWithItsHeaders(t *testing.T) {
 			t.Fatal("the headers were not held")
 		}
 		g.Look()
-		if x.resumed != (missing == 0) || (g.holding == notHeld) != (missing == 0) {
-			t.Errorf("%s: let go %v, learned %v", name, x.resumed, g.holding)
+		if x.resumed != (missing == 0) || (g.buffering == notBuffered) != (missing == 0) {
+			t.Errorf("%s: let go %v, learned %v", name, x.resumed, g.buffering)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestYoungestEvicted(t *testing.T) {
 		age  time.Duration
 		want uint64
 	}{{90 * time.Second, 90}, {120 * time.Second, 90}, {90 * time.Second, 90}, {30*time.Second + 999*time.Millisecond, 30}, {31 * time.Second, 30}, {time.Millisecond, 1}, {0, 1}, {time.Hour, 1}} {
-		g.givenUp("p", c.age)
+		g.evicted("p", c.age)
 		if got := w.gauges[name]; got != c.want {
 			t.Errorf("one of %v was given up: the youngest is %d, want %d", c.age, got, c.want)
 		}
@@ -179,8 +179,8 @@ func (s *livenessStore) Ask(ledger.Token, ledger.Claim) (ledger.Answer, bool) {
 	return ledger.Answer{Verdict: ledger.First}, true
 }
 
-func (s *livenessStore) Settle(ledger.Hold, ledger.Outcome) ledger.Settled { return ledger.Applied }
-func (s *livenessStore) Forget(ledger.Token)                               {}
+func (s *livenessStore) Settle(ledger.Lease, ledger.Outcome) ledger.Settled { return ledger.Applied }
+func (s *livenessStore) Forget(ledger.Token)                                {}
 
 func (s *livenessStore) Tick(ledger.Mono) {
 	s.open = 0

@@ -8,11 +8,11 @@ import (
 	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
-// yield is what a source gave.
-type yield uint8
+// lookup is what a source gave.
+type lookup uint8
 
 const (
-	absent yield = iota
+	absent lookup = iota
 	given
 	broken // not one line of text, a header sent twice, or of a type that names nobody
 )
@@ -33,7 +33,7 @@ func (v *value) append(dst []byte) []byte {
 }
 
 // value asks one source of an identity or a scope.
-func (s *Stream) value(src *policy.Source) (value, yield) {
+func (s *Stream) value(src *policy.Source) (value, lookup) {
 	if src.Header != "" {
 		v, lines := s.head.one(src.Header)
 		switch {
@@ -69,7 +69,7 @@ var wholeMetadata = []string{"metadata"}
 
 // typedValue asks for a claim with its type. It costs more, and is for what the claim's
 // bytes leave open.
-func (s *Stream) typedValue(src *policy.Source) (value, yield) {
+func (s *Stream) typedValue(src *policy.Source) (value, lookup) {
 	var t typed
 	if whole, is := s.host.Attribute(wholeMetadata); is == Present {
 		t = lookUp(whole, src.Property[2:]) // behind metadata, filter_metadata

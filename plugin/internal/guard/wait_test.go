@@ -19,7 +19,7 @@ func (s *slowStore) Ask(t ledger.Token, _ ledger.Claim) (ledger.Answer, bool) {
 	return ledger.Answer{}, false
 }
 
-func (s *slowStore) Settle(ledger.Hold, ledger.Outcome) ledger.Settled {
+func (s *slowStore) Settle(ledger.Lease, ledger.Outcome) ledger.Settled {
 	s.settled++
 	return ledger.Applied
 }

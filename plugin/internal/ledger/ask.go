@@ -1,15 +1,15 @@
 package ledger
 
-// lost is what claim says when another worker changed the bucket in between.
-const lost Verdict = 255
+// raced is what claim says when another worker changed the bucket in between.
+const raced Verdict = 255
 
 // Ask implements Store. It always answers at once.
 func (s *Shared) Ask(t Token, c Claim) (Answer, bool) {
 	if c.Limits == (Limits{}) {
 		c.Limits = DefaultLimits()
 	}
-	if c.Terms.Lease == 0 {
-		c.Terms.Lease = DefaultLease
+	if c.Terms.LeaseTTL == 0 {
+		c.Terms.LeaseTTL = DefaultLeaseTTL
 	}
 	key := s.bucketKey(s.bucketOf(&c.ID))
 	for range maxTries {
@@ -20,7 +20,7 @@ func (s *Shared) Ask(t Token, c Claim) (Answer, bool) {
 		now := s.now()
 		e, found := b.find(&c.ID)
 		if found && e.readable() && e.state() == InFlight && s.orphaned(e, now) {
-			if !s.lose(key, b, cas, e, now) {
+			if !s.expireLease(key, b, cas, e, now) {
 				break
 			}
 			continue
@@ -30,7 +30,7 @@ func (s *Shared) Ask(t Token, c Claim) (Answer, bool) {
 			return s.refused(v, e), true
 		}
 		a := s.claim(key, b, cas, e, &c, t, now)
-		if a.Verdict != lost {
+		if a.Verdict != raced {
 			return a, true
 		}
 	}
@@ -56,11 +56,11 @@ func (s *Shared) refused(v Verdict, e entry) Answer {
 // with, never a fresh one: between the two nothing may have changed. old is the entry
 // in whose place the new one comes, if any.
 func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t Token, now Mono) Answer {
-	if !s.show(Mono(c.Terms.Lease), now) {
+	if !s.renew(Mono(c.Terms.LeaseTTL), now) {
 		return Answer{Verdict: RefusedUnavailable}
 	}
 	policy := s.policies.digest(c.Policy)
-	h := Hold{
+	h := Lease{
 		ID: c.ID, Fence: b.fence() + 1, Holder: s.self.incarnation, Claimed: now, Attempt: 1, Policy: c.Policy,
 		Budget: c.Budget, Limits: c.Limits, Terms: c.Terms,
 	}
@@ -77,7 +77,7 @@ func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t 
 			need, free = need.minus(free), counts{}
 		}
 	}
-	a.Hold = h
+	a.Lease = h
 	buf, ways := appendOthers(appendHeader(s.buf[:0], b.epoch(), h.Fence), b, &c.ID)
 	s.buf = appendClaim(buf, c, policy, &h)
 	if ways >= s.layout.Ways {
@@ -96,11 +96,11 @@ func (s *Shared) claim(key string, b bucket, cas uint32, old entry, c *Claim, t 
 	case !won:
 		s.open.remove(&h.ID, h.Fence)
 		s.undo(&rows, levels, need, b.epoch())
-		return Answer{Verdict: lost}
+		return Answer{Verdict: raced}
 	}
 	s.open.stage(&h, running)
 	if free != (counts{}) {
-		s.giveBack(old.rows(), free, b.epoch())
+		s.returnQuota(old.rows(), free, b.epoch())
 	}
 	return a
 }
@@ -113,13 +113,13 @@ func (s *Shared) room(rows *levelRows, need counts, policy uint64, c *Claim, epo
 	case r.got:
 		return Answer{Verdict: First}
 	case r.stale:
-		return Answer{Verdict: lost}
+		return Answer{Verdict: raced}
 	case r.failed:
 		return Answer{Verdict: RefusedUnavailable}
-	case s.letGo(true):
-		return Answer{Verdict: lost}
+	case s.returnCached(true):
+		return Answer{Verdict: raced}
 	case r.evict && c.Limits.OnFullEvict && s.evict(&r, policy, c, now):
-		return Answer{Verdict: lost}
+		return Answer{Verdict: raced}
 	}
 	return Answer{Verdict: RefusedCapacity, RetryAfter: s.retryAfter(&r, rows, c, now)}
 }
@@ -132,15 +132,15 @@ func (s *Shared) bucketFull(key string, b bucket, cas uint32, c *Claim, now Mono
 	case !ok:
 		return Answer{Verdict: RefusedUnavailable}
 	case freed:
-		return Answer{Verdict: lost}
+		return Answer{Verdict: raced}
 	}
 	s.tell(BucketFull, c.Policy)
 	return Answer{Verdict: RefusedCapacity, RetryAfter: retryBucket(b, c, now)}
 }
 
-// lose turns a call in flight whose holder is gone into an unknown outcome. ok is
+// expireLease turns a call in flight whose holder is gone into an unknown outcome. ok is
 // false where the table cannot be written; a lost race is none of that.
-func (s *Shared) lose(key string, b bucket, cas uint32, e entry, now Mono) (ok bool) {
+func (s *Shared) expireLease(key string, b bucket, cas uint32, e entry, now Mono) (ok bool) {
 	id := e.id()
 	buf, _ := appendOthers(appendHeader(s.buf[:0], b.epoch(), b.fence()), b, &id)
 	next := table[InFlight].next[LoseLease]
@@ -152,7 +152,7 @@ func (s *Shared) lose(key string, b bucket, cas uint32, e entry, now Mono) (ok b
 		return false
 	}
 	if done {
-		s.giveBack(e.rows(), table[InFlight].counts.minus(table[next].counts), b.epoch())
+		s.returnQuota(e.rows(), table[InFlight].counts.minus(table[next].counts), b.epoch())
 		s.notice(Orphaned, e)
 	}
 	return true

@@ -22,7 +22,7 @@ func filled(entries, principals int, complete bool) (*world, func(n int) Claim) 
 	for n := range entries {
 		a, _ := w.worker[0].store.Ask(Token{}, claim(n))
 		if complete {
-			w.worker[0].store.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 400)})
+			w.worker[0].store.Settle(a.Lease, Outcome{Event: Complete, Reply: message(&a.Lease, 400)})
 		}
 	}
 	// A pass, as there would have been.
@@ -60,11 +60,11 @@ func BenchmarkAskSettle(b *testing.B) {
 					if a.Verdict != First {
 						b.Fatal(a.Verdict)
 					}
-					k.store.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 400)})
+					k.store.Settle(a.Lease, Outcome{Event: Complete, Reply: message(&a.Lease, 400)})
 					if i%200 == 199 {
 						// A second has passed. The sweep is not counted, what is given back is.
 						w.now += Mono(time.Second)
-						k.store.letGo(false)
+						k.store.returnCached(false)
 						b.StopTimer()
 						gets, sets, getBytes, setBytes := w.gets, w.sets, w.getBytes, w.setBytes
 						k.tick()
@@ -123,7 +123,7 @@ func BenchmarkEvict(b *testing.B) {
 				if a.Verdict != First {
 					b.Fatal(a.Verdict)
 				}
-				k.store.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 400)})
+				k.store.Settle(a.Lease, Outcome{Event: Complete, Reply: message(&a.Lease, 400)})
 			}
 			w.report(b)
 		})

@@ -48,7 +48,7 @@ func (l Layout) Most(namespace string, policies []Quota) (keys int, bytes int64)
 	// A row for each policy, and for each entry at most one principal and one scope; a
 	// worker may hold places in rows of nothing else, which a crash leaves until the next
 	// pass.
-	bytes += int64(len(policies)+2*entries+(levels+placesKept)*l.Holders) * pageRow
+	bytes += int64(len(policies)+2*entries+(levels+mostCachedRows)*l.Holders) * pageRow
 	// What ends is written down for rows of entries only.
 	bytes += int64(len(policies)+2*entries) * dueRow
 	return keys, bytes

@@ -39,9 +39,9 @@ func TestDistinctKeys(t *testing.T) {
 		case a.Verdict != First:
 			refused++
 		case n%10 == 0:
-			k.store.Settle(a.Hold, Outcome{Event: Event(1 + n/10%3)})
+			k.store.Settle(a.Lease, Outcome{Event: Event(1 + n/10%3)})
 		default:
-			k.store.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 50+n%700)})
+			k.store.Settle(a.Lease, Outcome{Event: Complete, Reply: message(&a.Lease, 50+n%700)})
 		}
 		if n%(limits.Entries/10) == 0 {
 			w.pass(time.Second)
@@ -90,7 +90,7 @@ func TestMostIsNotExceeded(t *testing.T) {
 			t.Fatalf("key %d: %d", n, a.Verdict)
 		}
 		if n < 200 {
-			w.worker[0].store.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 64)})
+			w.worker[0].store.Settle(a.Lease, Outcome{Event: Complete, Reply: message(&a.Lease, 64)})
 		}
 	}
 	for n := range 30_000 {

@@ -15,7 +15,7 @@ func inFlight(t *testing.T, w *world, n int, scope uint64) Mono {
 	if a.Verdict != First {
 		t.Fatalf("verdict %d", a.Verdict)
 	}
-	return a.Hold.Claimed
+	return a.Lease.Claimed
 }
 
 // A mark is seen by every worker, by the call that it names and by no other, and not by

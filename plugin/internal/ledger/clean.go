@@ -41,7 +41,7 @@ func (s *Shared) clean(b bucket, epoch uint32, now Mono) ([]byte, cleaned) {
 			at := len(buf)
 			buf = append(buf, e...)
 			entry(buf[at:]).turn(next, now)
-		case e.state() == Completed && e.flags()&flagShed == 0 && s.wasShed(e.place()):
+		case e.state() == Completed && e.flags()&flagShed == 0 && s.wasShed(e.slot()):
 			did.notices = append(did.notices, entryNotice{Shed, e})
 			at := len(buf)
 			buf = append(buf, e...)
@@ -61,7 +61,7 @@ func (s *Shared) free(e entry, d counts) {
 }
 
 // wasShed reports whether a reply has been overwritten, by the ring's cursor alone.
-func (s *Shared) wasShed(p place) bool {
+func (s *Shared) wasShed(p slot) bool {
 	if p.length == 0 {
 		return false
 	}
@@ -145,7 +145,7 @@ func (s *Shared) tallyBucket(b bucket, now Mono) {
 		c := w.tally.of(e.policy())
 		c.States[e.state()]++
 		if e.state() == Completed && e.flags()&flagShed == 0 {
-			c.ReplyBytes += max(int(e.place().length)-replyHeader, 0)
+			c.ReplyBytes += max(int(e.slot().length)-replyHeader, 0)
 		}
 		return true
 	})

@@ -18,10 +18,10 @@ func TestRetryAfterIsTrue(t *testing.T) {
 		swept  bool
 	}{
 		{"entries of a scope", func(l *Limits) { l.EntriesPerScope = 3 }, Complete, true},
-		{"entries of a principal", func(l *Limits) { l.EntriesPerPrincipal = 3 }, BuryNotReplayable, true},
+		{"entries of a principal", func(l *Limits) { l.EntriesPerPrincipal = 3 }, MarkNotReplayable, true},
 		{"entries of a policy", func(l *Limits) { l.Entries = 3 }, Complete, true},
-		{"tombstones of a scope", func(l *Limits) { l.TombstonesPerScope = 3 }, BuryUnknown, true},
-		{"evictable, but nothing is", func(l *Limits) { l.EntriesPerScope, l.OnFullEvict = 3, true }, BuryUnknown, true},
+		{"tombstones of a scope", func(l *Limits) { l.TombstonesPerScope = 3 }, MarkUnknown, true},
+		{"evictable, but nothing is", func(l *Limits) { l.EntriesPerScope, l.OnFullEvict = 3, true }, MarkUnknown, true},
 		{"before any sweep", func(l *Limits) { l.EntriesPerScope = 3 }, Complete, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestRetryAfterIsTrue(t *testing.T) {
 				k.settle(k.streams[0], tt.end, 60)
 				w.now += Mono(time.Second) // they end one after the other
 			}
-			if tt.end == BuryUnknown && !limits.OnFullEvict {
+			if tt.end == MarkUnknown && !limits.OnFullEvict {
 				c := claimOf(50) // a completed one that ends sooner is no tombstone
 				c.Scope, c.Principal, c.Limits, c.Terms.TTL = 1, 1, DefaultLimits(), 10*time.Second
 				w.watch.allow(&c)

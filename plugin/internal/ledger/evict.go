@@ -41,19 +41,19 @@ func (s *Shared) evict(r *reservation, policy uint64, c *Claim, now Mono) (ok bo
 		return false
 	}
 	rows := rowsOf(policy, c.Principal, c.Scope)
-	if r.level == atPolicy && r.settled[atPrincipal] > 0 && s.giveUpOldest(policy, atPrincipal, &rows, c, now) {
+	if r.level == atPolicy && r.settled[atPrincipal] > 0 && s.evictOldest(policy, atPrincipal, &rows, c, now) {
 		return true
 	}
-	return s.giveUpOldest(policy, r.level, &rows, c, now)
+	return s.evictOldest(policy, r.level, &rows, c, now)
 }
 
-func (s *Shared) giveUpOldest(policy uint64, level int, rows *levelRows, c *Claim, now Mono) bool {
+func (s *Shared) evictOldest(policy uint64, level int, rows *levelRows, c *Claim, now Mono) bool {
 	of := func(a *candidate) bool {
 		return level == atPolicy || level == atPrincipal && a.principal == c.Principal || level == atScope && a.scope == c.Scope
 	}
 	known := s.evictable[policy]
 	for scanned := false; ; scanned = true {
-		if known != nil && (known.row == rows[atPolicy] || known.row == rows[level]) && s.giveUpFrom(known, of, now) {
+		if known != nil && (known.row == rows[atPolicy] || known.row == rows[level]) && s.evictFrom(known, of, now) {
 			return true
 		}
 		if scanned || s.scans == 0 {
@@ -71,8 +71,8 @@ func (s *Shared) giveUpOldest(policy uint64, level int, rows *levelRows, c *Clai
 	}
 }
 
-// giveUpFrom gives up the first of a list that is still what it was.
-func (s *Shared) giveUpFrom(known *candidates, of func(*candidate) bool, now Mono) bool {
+// evictFrom gives up the first of a list that is still what it was.
+func (s *Shared) evictFrom(known *candidates, of func(*candidate) bool, now Mono) bool {
 	for i := 0; i < len(known.list); {
 		a := known.list[i]
 		if !of(&a) {
@@ -80,7 +80,7 @@ func (s *Shared) giveUpFrom(known *candidates, of func(*candidate) bool, now Mon
 			continue
 		}
 		known.list = slices.Delete(known.list, i, i+1)
-		if s.giveUp(&a, now) {
+		if s.evictEntry(&a, now) {
 			return true
 		}
 	}
@@ -88,7 +88,7 @@ func (s *Shared) giveUpFrom(known *candidates, of func(*candidate) bool, now Mon
 }
 
 // giveUp frees a completed entry.
-func (s *Shared) giveUp(a *candidate, now Mono) bool {
+func (s *Shared) evictEntry(a *candidate, now Mono) bool {
 	key := s.bucketKey(int(a.bucket))
 	for range maxTries {
 		b, cas, ok := s.read(key)
@@ -102,7 +102,7 @@ func (s *Shared) giveUp(a *candidate, now Mono) bool {
 			}
 			return e == nil
 		})
-		if e == nil || table[e.state()].next[GiveUp] != Free {
+		if e == nil || table[e.state()].next[Evict] != Free {
 			return false
 		}
 		id := e.id()
@@ -112,11 +112,11 @@ func (s *Shared) giveUp(a *candidate, now Mono) bool {
 			return false
 		}
 		if done {
-			s.giveBack(e.rows(), table[e.state()].counts, b.epoch())
+			s.returnQuota(e.rows(), table[e.state()].counts, b.epoch())
 			if !e.expired(now) {
 				s.notice(Evicted, e)
-				if s.gaveUp != nil {
-					s.gaveUp(s.policies.names[e.policy()], time.Duration(now-e.settled()))
+				if s.onEvicted != nil {
+					s.onEvicted(s.policies.names[e.policy()], time.Duration(now-e.settled()))
 				}
 			}
 			return true
@@ -148,7 +148,7 @@ func (s *Shared) scan(into *candidates, policy uint64, wanted func(*candidate) b
 		}
 		b.each(func(w entry) bool {
 			w = current(w)
-			if w.readable() && table[w.state()].next[GiveUp] == Free && w.policy() == policy {
+			if w.readable() && table[w.state()].next[Evict] == Free && w.policy() == policy {
 				a := candidate{w.settled(), w.fence(), w.principal(), w.scope(), int32(n)}
 				if wanted(&a) {
 					into.list = append(into.list, a)

@@ -163,8 +163,8 @@ func scenarios() []scenario {
 	one.Entries, one.EntriesPerPrincipal, one.EntriesPerScope = 1, 1, 1
 	evict := one
 	evict.OnFullEvict = true
-	place := DefaultLimits()
-	place.InFlight = 1
+	slot := DefaultLimits()
+	slot.InFlight = 1
 	retry := claimOf(0)
 	retry.RetryUnknown = true
 	settles := func(ev Event) func(k *worker) {
@@ -190,13 +190,13 @@ func scenarios() []scenario {
 		{
 			name: "the last place", layout: whole, workers: 2, preemptions: 4,
 			setup: func(w *world) {},
-			tasks: []func(*worker){asks(limited(0, place)), asks(limited(1, place))},
+			tasks: []func(*worker){asks(limited(0, slot)), asks(limited(1, slot))},
 			end:   func(w *world) error { return exactly("runs", runsOf(w, 0, 1), 1) },
 		},
 		{
 			name: "the last place, a crash at any step", layout: whole, workers: 2, preemptions: 2, crash: true,
 			setup: func(w *world) {},
-			tasks: []func(*worker){asks(limited(0, place)), asks(limited(1, place))},
+			tasks: []func(*worker){asks(limited(0, slot)), asks(limited(1, slot))},
 		},
 		{
 			name: "completion, lease", layout: whole, workers: 2, preemptions: 3, clock: 6 * time.Second,
@@ -213,7 +213,7 @@ func scenarios() []scenario {
 			name: "taken over twice", layout: whole, workers: 2, preemptions: 3,
 			setup: func(w *world) {
 				holding(w, 0, retry, false)
-				w.worker[0].settle(w.worker[0].streams[0], BuryUnknown, 0)
+				w.worker[0].settle(w.worker[0].streams[0], MarkUnknown, 0)
 			},
 			tasks: []func(*worker){asks(retry), asks(retry)},
 			end:   func(w *world) error { return exactly("runs", runsOf(w, 0), 2) },
@@ -235,7 +235,7 @@ func scenarios() []scenario {
 				for n := range 3 {
 					k.ask(claimOf(4 * n)) // of one scope
 					if len(k.streams) > 0 {
-						k.settle(k.streams[0], []Event{Complete, Release, BuryUnknown}[n], 60)
+						k.settle(k.streams[0], []Event{Complete, Release, MarkUnknown}[n], 60)
 					}
 				}
 			}},

@@ -67,7 +67,7 @@ func TestForeignBytes(t *testing.T) {
 			case n < 4:
 				k.tick()
 			case n < 6 && len(k.streams) > 0:
-				k.settle(k.streams[r.IntN(len(k.streams))], Event(r.IntN(heldEvents)), 43+r.IntN(200))
+				k.settle(k.streams[r.IntN(len(k.streams))], Event(r.IntN(leaseEvents)), 43+r.IntN(200))
 			default:
 				c := claimOf(r.IntN(6))
 				c.Limits, c.RetryUnknown = small(seed%2 == 0), seed%3 == 0
@@ -75,7 +75,7 @@ func TestForeignBytes(t *testing.T) {
 				a, _ := k.store.Ask(Token{}, c)
 				verdicts[a.Verdict]++
 				if a.Verdict == First {
-					k.streams = append(k.streams, &flow{Token{}, c, a.Hold, w.now})
+					k.streams = append(k.streams, &flow{Token{}, c, a.Lease, w.now})
 				}
 				if a.Verdict == Replay && (len(a.Reply.Message) < 34 || [32]byte(a.Reply.Message[2:]) != c.ID) {
 					t.Fatalf("seed %d: the reply of another key was sent", seed)
@@ -188,12 +188,12 @@ func TestSalt(t *testing.T) {
 	spread := map[int]int{}
 	for n := range 4096 {
 		id := idOf(n)
-		place := a.worker[0].store.bucketOf(&id)
-		if place != a.worker[1].store.bucketOf(&id) {
+		slot := a.worker[0].store.bucketOf(&id)
+		if slot != a.worker[1].store.bucketOf(&id) {
 			t.Fatal("two workers of one table place a key differently")
 		}
-		spread[place]++
-		if place == b.worker[0].store.bucketOf(&id) {
+		spread[slot]++
+		if slot == b.worker[0].store.bucketOf(&id) {
 			same++
 		}
 	}

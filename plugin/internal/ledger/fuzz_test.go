@@ -14,9 +14,9 @@ func lived() *world {
 	w := newWorld(1, oneOfEach, 1)
 	w.watch = nil
 	k := w.worker[0]
-	for n, ev := range []Event{Complete, BuryUnknown, BuryNotReplayable, Complete} {
+	for n, ev := range []Event{Complete, MarkUnknown, MarkNotReplayable, Complete} {
 		a, _ := k.store.Ask(Token{}, claimOf(n))
-		k.store.Settle(a.Hold, Outcome{Event: ev, Reply: message(&a.Hold, 50)})
+		k.store.Settle(a.Lease, Outcome{Event: ev, Reply: message(&a.Lease, 50)})
 	}
 	k.store.Ask(Token{Stream: 1}, claimOf(4))
 	k.streams = []*flow{{token: Token{Stream: 1}}}
@@ -37,7 +37,7 @@ func live(t *testing.T, w *world) {
 			t.Fatalf("a reply whose id stands at %d to %d of %d bytes", a.Reply.IDStart, a.Reply.IDEnd, len(a.Reply.Message))
 		}
 		if a.Verdict == First {
-			k.store.Settle(a.Hold, Outcome{Event: Event(n % heldEvents), Reply: message(&a.Hold, 50)})
+			k.store.Settle(a.Lease, Outcome{Event: Event(n % leaseEvents), Reply: message(&a.Lease, 50)})
 		}
 		if w.steps-steps > 10_000 {
 			t.Fatalf("one claim took %d calls of the table", w.steps-steps)

@@ -120,7 +120,7 @@ func TestIdleKeepsNoPlace(t *testing.T) {
 func TestLeaseOfEach(t *testing.T) {
 	w := newWorld(1, tiny, 2)
 	short, long := claimOf(0), claimOf(1)
-	long.Terms.Lease = time.Minute
+	long.Terms.LeaseTTL = time.Minute
 	w.worker[0].ask(short)
 	w.worker[0].ask(long)
 	w.worker[0].crash()
@@ -138,7 +138,7 @@ func TestLeaseOfEach(t *testing.T) {
 func TestTermsAsClaimed(t *testing.T) {
 	w := newWorld(1, tiny, 2)
 	c, other := claimOf(0), claimOf(0)
-	other.Terms.TTL, other.Terms.Lease = 5*time.Minute, time.Minute
+	other.Terms.TTL, other.Terms.LeaseTTL = 5*time.Minute, time.Minute
 	w.watch.allow(&c)
 	w.worker[0].ask(c)
 	w.worker[0].crash()
@@ -196,8 +196,8 @@ func TestLostSettlement(t *testing.T) {
 			if claimed && got != RefusedUnknown && got != Replay {
 				t.Errorf("a fault at call %d: %d", n, got)
 			}
-			if k.store.OpenHolds() != 0 {
-				t.Errorf("a fault at call %d: %d holds left", n, k.store.OpenHolds())
+			if k.store.OpenLeases() != 0 {
+				t.Errorf("a fault at call %d: %d holds left", n, k.store.OpenLeases())
 			}
 			w.heal(5 * time.Second)
 			w.watch.exact()
@@ -244,7 +244,7 @@ func TestLostSettlement(t *testing.T) {
 		k := w.worker[0]
 		k.ask(claimOf(0))
 		w.fail = func(string) error { return errTable }
-		if got := k.settle(k.streams[0], BuryUnknown, 0); got != Pending {
+		if got := k.settle(k.streams[0], MarkUnknown, 0); got != Pending {
 			t.Fatalf("settled: %d", got)
 		}
 		k.tick()

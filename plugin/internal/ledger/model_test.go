@@ -58,10 +58,10 @@ func (r *modelRing) write(e *modelEntry, size, pieces, piece int) {
 }
 
 func (m *model) orphan(e *modelEntry, by int, now Mono) bool {
-	return e.state == InFlight && e.holder != by && now-max(e.claimed, m.last[e.holder]) >= Mono(e.claim.Terms.Lease)
+	return e.state == InFlight && e.holder != by && now-max(e.claimed, m.last[e.holder]) >= Mono(e.claim.Terms.LeaseTTL)
 }
 
-func (m *model) bury(e *modelEntry, st State, now Mono) {
+func (m *model) markUnknown(e *modelEntry, st State, now Mono) {
 	e.state, e.settled = st, now
 	e.expires = now + Mono(e.claim.Terms.TTL)
 	if e.claim.Terms.Window > 0 {
@@ -146,7 +146,7 @@ again:
 func (m *model) ask(key int, c *Claim, by int, now Mono) (Verdict, *modelEntry) {
 	e := m.entries[key]
 	if e != nil && m.orphan(e, by, now) {
-		m.bury(e, Unknown, now)
+		m.markUnknown(e, Unknown, now)
 	}
 	attempt := 1
 	if e != nil && !m.expired(e, now) {
@@ -166,7 +166,7 @@ func (m *model) ask(key int, c *Claim, by int, now Mono) (Verdict, *modelEntry) 
 		}
 		attempt = e.attempt + 1
 	}
-	if m.retired[by] || now-m.last[by] >= Mono(c.Terms.Lease)/2 {
+	if m.retired[by] || now-m.last[by] >= Mono(c.Terms.LeaseTTL)/2 {
 		m.last[by], m.retired[by] = now, false
 	}
 	if !m.room(key, c) {
@@ -188,14 +188,14 @@ func (m *model) settle(e *modelEntry, ev Event, size, pieces, piece int, now Mon
 		return Applied
 	case next == Completed:
 		m.rings[e.ring].write(e, size, pieces, piece)
-		m.bury(e, Completed, now)
+		m.markUnknown(e, Completed, now)
 	default:
 		if e.state == Completed {
 			if lim := e.claim.Limits.TombstonesPerScope; int(m.used(&e.claim, atScope, nil).tombs)+1 > lim {
 				next = Completed
 			}
 		}
-		m.bury(e, next, now)
+		m.markUnknown(e, next, now)
 		e.task, e.hasReply, e.shed = false, false, false
 	}
 	return Applied
@@ -205,7 +205,7 @@ func (m *model) tick(k *worker, now Mono) {
 	m.last[k.n], m.retired[k.n] = now, len(k.streams) == 0
 	for _, e := range m.entries {
 		if e.state == InFlight && e.holder == k.n && !k.live(e.f.token) {
-			m.bury(e, Unknown, now)
+			m.markUnknown(e, Unknown, now)
 		}
 	}
 	if m.begun && m.sweeper != k.n && now-m.swept < sweeperSilence {
@@ -214,7 +214,7 @@ func (m *model) tick(k *worker, now Mono) {
 	m.begun, m.sweeper, m.swept = true, k.n, now
 	for key, e := range m.entries {
 		if m.orphan(e, k.n, now) {
-			m.bury(e, Unknown, now)
+			m.markUnknown(e, Unknown, now)
 			continue
 		}
 		if m.expired(e, now) {
@@ -269,7 +269,7 @@ func TestAgainstModel(t *testing.T) {
 		w := newWorld(rapid.Uint64().Draw(t, "seed"), layout, 2)
 		m := &model{entries: map[int]*modelEntry{}}
 		for _, k := range w.worker {
-			k.store.enlist(Mono(5*time.Second), w.now)
+			k.store.register(Mono(5*time.Second), w.now)
 			m.last[k.n] = w.now
 		}
 		limits := [2]Limits{drawLimits(t), drawLimits(t)}
@@ -292,15 +292,15 @@ func TestAgainstModel(t *testing.T) {
 				switch {
 				case want == First:
 					e.f = k.streams[len(k.streams)-1]
-					if got.Hold.Attempt != e.attempt {
-						t.Fatalf("attempt %d, want %d", got.Hold.Attempt, e.attempt)
+					if got.Lease.Attempt != e.attempt {
+						t.Fatalf("attempt %d, want %d", got.Lease.Attempt, e.attempt)
 					}
 				case e != nil && got.Prior != (Prior{true, 0, 0, e.claimed, e.settled, e.attempt}):
 					t.Fatalf("prior %v, want claimed %d settled %d", got.Prior, e.claimed, e.settled)
 				}
 			case op < 14 && len(k.streams) > 0:
 				f := k.streams[rapid.IntRange(0, len(k.streams)-1).Draw(t, "stream")]
-				ev := Event(rapid.IntRange(0, heldEvents-1).Draw(t, "event"))
+				ev := Event(rapid.IntRange(0, leaseEvents-1).Draw(t, "event"))
 				if rapid.Bool().Draw(t, "completes") {
 					ev = Complete
 				}
@@ -318,16 +318,16 @@ func TestAgainstModel(t *testing.T) {
 					m.rings[f.claim.Budget.Ring].write(&modelEntry{}, size, pieces, layout.PieceBytes)
 				}
 				k.streams = without(k.streams, f)
-				r := message(&f.hold, size)
+				r := message(&f.lease, size)
 				r.Task = task
-				if got := k.store.Settle(f.hold, Outcome{Event: ev, Reply: r}); got != want {
+				if got := k.store.Settle(f.lease, Outcome{Event: ev, Reply: r}); got != want {
 					t.Fatalf("settle %d: %d, want %d", ev, got, want)
 				}
 			case op == 14 && len(settled) > 0:
 				e := settled[rapid.IntRange(0, len(settled)-1).Draw(t, "settled")]
-				ev := []Event{BuryUnknown, BuryNotReplayable}[rapid.IntRange(0, 1).Draw(t, "worse")]
+				ev := []Event{MarkUnknown, MarkNotReplayable}[rapid.IntRange(0, 1).Draw(t, "worse")]
 				want := m.settle(e, ev, 0, pieces, layout.PieceBytes, w.now)
-				if got := w.worker[e.holder].store.Settle(e.f.hold, Outcome{Event: ev}); got != want {
+				if got := w.worker[e.holder].store.Settle(e.f.lease, Outcome{Event: ev}); got != want {
 					t.Fatalf("worse word %d: %d, want %d", ev, got, want)
 				}
 			case op == 15 && len(k.streams) > 0:

@@ -7,25 +7,25 @@ package ledger
 // Few are searched one after the other, which costs less than any index. Of many, a tick
 // asks for each, and so there is one.
 type opened struct {
-	list   []openHold
-	fences []uint64         // of the same, close together, to search in
-	at     map[holdName]int // of the same, nil for few
-	looked int              // holds that searches have looked at, ever
+	list   []openLease
+	fences []uint64          // of the same, close together, to search in
+	at     map[leaseName]int // of the same, nil for few
+	looked int               // holds that searches have looked at, ever
 }
 
-// holdName is what tells one hold from all others.
-type holdName struct {
+// leaseName is what tells one hold from all others.
+type leaseName struct {
 	id    [32]byte
 	fence uint64
 }
 
-func (h *Hold) name() holdName { return holdName{h.ID, h.Fence} }
+func (h *Lease) name() leaseName { return leaseName{h.ID, h.Fence} }
 
-// fewHolds is up to how many no index is kept.
-const fewHolds = 64
+// fewLeases is up to how many no index is kept.
+const fewLeases = 64
 
-type openHold struct {
-	hold  Hold
+type openLease struct {
+	lease Lease
 	token Token
 	stage openStage
 }
@@ -38,16 +38,16 @@ const (
 	settling                  // the stream has let it go, the table has not taken it yet
 )
 
-func (o *opened) add(h Hold, t Token) {
-	o.list = append(o.list, openHold{h, t, claiming})
+func (o *opened) add(h Lease, t Token) {
+	o.list = append(o.list, openLease{h, t, claiming})
 	o.fences = append(o.fences, h.Fence)
 	switch {
 	case o.at != nil:
 		o.at[h.name()] = len(o.list) - 1
-	case len(o.list) > fewHolds:
-		o.at = make(map[holdName]int, 2*fewHolds)
+	case len(o.list) > fewLeases:
+		o.at = make(map[leaseName]int, 2*fewLeases)
 		for i := range o.list {
-			o.at[o.list[i].hold.name()] = i
+			o.at[o.list[i].lease.name()] = i
 		}
 	}
 }
@@ -56,28 +56,28 @@ func (o *opened) add(h Hold, t Token) {
 func (o *opened) find(id *[32]byte, fence uint64) int {
 	if o.at != nil {
 		o.looked++
-		if i, ok := o.at[holdName{*id, fence}]; ok {
+		if i, ok := o.at[leaseName{*id, fence}]; ok {
 			return i
 		}
 		return -1
 	}
 	o.looked += len(o.fences)
 	for i := len(o.fences) - 1; i >= 0; i-- {
-		if o.fences[i] == fence && o.list[i].hold.ID == *id {
+		if o.fences[i] == fence && o.list[i].lease.ID == *id {
 			return i
 		}
 	}
 	return -1
 }
 
-func (o *opened) get(id *[32]byte, fence uint64) *openHold {
+func (o *opened) get(id *[32]byte, fence uint64) *openLease {
 	if i := o.find(id, fence); i >= 0 {
 		return &o.list[i]
 	}
 	return nil
 }
 
-func (o *opened) stage(h *Hold, st openStage) {
+func (o *opened) stage(h *Lease, st openStage) {
 	if p := o.get(&h.ID, h.Fence); p != nil {
 		p.stage = st
 	}
@@ -91,26 +91,26 @@ func (o *opened) remove(id *[32]byte, fence uint64) {
 	last := len(o.list) - 1
 	switch {
 	case o.at == nil:
-	case last <= fewHolds/2:
+	case last <= fewLeases/2:
 		o.at = nil
 	default:
-		delete(o.at, holdName{*id, fence})
+		delete(o.at, leaseName{*id, fence})
 		if i != last {
-			o.at[o.list[last].hold.name()] = i
+			o.at[o.list[last].lease.name()] = i
 		}
 	}
 	o.list[i], o.fences[i] = o.list[last], o.fences[last]
-	o.list[last] = openHold{}
+	o.list[last] = openLease{}
 	o.list, o.fences = o.list[:last], o.fences[:last]
 }
 
-// holds reports whether this worker still has to do with an entry of its own.
-func (s *Shared) holds(id *[32]byte, fence uint64) bool {
+// ownsLease reports whether this worker still has to do with an entry of its own.
+func (s *Shared) ownsLease(id *[32]byte, fence uint64) bool {
 	if s.open.get(id, fence) != nil {
 		return true
 	}
 	for i := range s.pending {
-		if s.pending[i].hold.Fence == fence && s.pending[i].hold.ID == *id {
+		if s.pending[i].lease.Fence == fence && s.pending[i].lease.ID == *id {
 			return true
 		}
 	}
@@ -122,34 +122,34 @@ func (s *Shared) holds(id *[32]byte, fence uint64) bool {
 func (s *Shared) Forget(t Token) {
 	for i := range s.open.list {
 		if o := &s.open.list[i]; o.token == t {
-			s.abandon(*o)
+			s.reclaim(*o)
 			s.retry()
 			return
 		}
 	}
 }
 
-// OpenHolds gives the number of holds that streams of this worker have.
-func (s *Shared) OpenHolds() int { return len(s.open.list) }
+// OpenLeases gives the number of holds that streams of this worker have.
+func (s *Shared) OpenLeases() int { return len(s.open.list) }
 
-// abandoned ends the holds whose streams are gone, and those that a fault left half
+// reclaimLost ends the holds whose streams are gone, and those that a fault left half
 // way.
-func (s *Shared) abandoned() {
+func (s *Shared) reclaimLost() {
 	for i := len(s.open.list) - 1; i >= 0; i-- {
 		o := s.open.list[i]
 		if o.stage != running || s.live != nil && !s.live(o.token) {
-			s.abandon(o)
+			s.reclaim(o)
 		}
 	}
 }
 
-// abandon ends a hold in its stream's stead. A claim that nobody was told of has
+// reclaim ends a hold in its stream's stead. A claim that nobody was told of has
 // certainly not run.
-func (s *Shared) abandon(o openHold) {
+func (s *Shared) reclaim(o openLease) {
 	ev := LoseLease
 	if o.stage == claiming {
 		ev = Release
 	}
-	s.pending = append(s.pending, pendingSettle{hold: o.hold, event: ev})
-	s.open.remove(&o.hold.ID, o.hold.Fence)
+	s.pending = append(s.pending, pendingSettle{lease: o.lease, event: ev})
+	s.open.remove(&o.lease.ID, o.lease.Fence)
 }

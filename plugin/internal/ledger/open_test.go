@@ -14,7 +14,7 @@ func TestTickIsLinearInOpenCalls(t *testing.T) {
 	limits := DefaultLimits()
 	limits.InFlight, limits.InFlightPerPrincipal, limits.InFlightPerScope, limits.TombstonesPerScope = calls, calls, calls, calls
 	limits.EntriesPerPrincipal, limits.EntriesPerScope = calls, calls
-	var holds []Hold
+	var leases []Lease
 	for n := range calls {
 		c := claimOf(n)
 		c.Limits = limits
@@ -22,7 +22,7 @@ func TestTickIsLinearInOpenCalls(t *testing.T) {
 		if a.Verdict != First {
 			t.Fatalf("call %d: %d", n, a.Verdict)
 		}
-		holds = append(holds, a.Hold)
+		leases = append(leases, a.Lease)
 	}
 	k.store.open.looked = 0
 	for range DefaultLayout.Buckets/DefaultLayout.SweepSteps + 3 { // a whole pass, over all of them
@@ -40,13 +40,13 @@ func TestTickIsLinearInOpenCalls(t *testing.T) {
 	// The table does not answer while they end: each waits, and is tried at each tick.
 	w.fail = func(string) error { return errTable }
 	k.store.open.looked = 0
-	for i := range holds {
-		if got := k.store.Settle(holds[i], Outcome{Event: BuryUnknown}); got != Pending {
+	for i := range leases {
+		if got := k.store.Settle(leases[i], Outcome{Event: MarkUnknown}); got != Pending {
 			t.Fatalf("settled: %d", got)
 		}
 	}
-	if k.store.open.looked > 4*calls || k.store.OpenHolds() != 0 {
-		t.Errorf("%d settlements looked at %d holds, %d are left", calls, k.store.open.looked, k.store.OpenHolds())
+	if k.store.open.looked > 4*calls || k.store.OpenLeases() != 0 {
+		t.Errorf("%d settlements looked at %d holds, %d are left", calls, k.store.open.looked, k.store.OpenLeases())
 	}
 	k.tick()
 	w.fail = nil
@@ -60,12 +60,12 @@ func TestTickIsLinearInOpenCalls(t *testing.T) {
 func TestManyHoldsAreFound(t *testing.T) {
 	var o opened
 	is := map[int]bool{}
-	hold := func(n int) *Hold { return &Hold{ID: idOf(n / 2), Fence: uint64(n)} } // two of each id
+	lease := func(n int) *Lease { return &Lease{ID: idOf(n / 2), Fence: uint64(n)} } // two of each id
 	check := func() {
 		for n := range 400 {
-			h := hold(n)
+			h := lease(n)
 			p := o.get(&h.ID, h.Fence)
-			if (p != nil) != is[n] || p != nil && (p.token.Generation != uint32(n) || p.hold.Fence != h.Fence) {
+			if (p != nil) != is[n] || p != nil && (p.token.Generation != uint32(n) || p.lease.Fence != h.Fence) {
 				t.Fatalf("of %d holds, hold %d: found %v, want %v", len(is), n, p, is[n])
 			}
 		}
@@ -75,10 +75,10 @@ func TestManyHoldsAreFound(t *testing.T) {
 			n := int(mix(uint64(1000*round+i)) % 400)
 			switch {
 			case len(is) < most && !is[n]:
-				o.add(*hold(n), Token{0, uint32(n)})
+				o.add(*lease(n), Token{0, uint32(n)})
 				is[n] = true
 			case len(is) > most && is[n]:
-				h := hold(n)
+				h := lease(n)
 				o.remove(&h.ID, h.Fence)
 				delete(is, n)
 			}
@@ -88,13 +88,13 @@ func TestManyHoldsAreFound(t *testing.T) {
 		}
 		for n := range 400 {
 			if len(is) > most && is[n] {
-				h := hold(n)
+				h := lease(n)
 				o.remove(&h.ID, h.Fence)
 				delete(is, n)
 			}
 		}
 		check()
-		if (o.at != nil) != (most > fewHolds) {
+		if (o.at != nil) != (most > fewLeases) {
 			t.Errorf("an index of %d holds: %v", len(is), o.at != nil)
 		}
 	}

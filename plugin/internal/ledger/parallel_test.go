@@ -69,7 +69,7 @@ func TestParallelClaims(t *testing.T) {
 					switch a, _ := s.Ask(Token{}, c); a.Verdict {
 					case First:
 						firsts.Add(1)
-						if s.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 50)}) != Applied {
+						if s.Settle(a.Lease, Outcome{Event: Complete, Reply: message(&a.Lease, 50)}) != Applied {
 							wrong.Add(1)
 						}
 					case Replay:
@@ -82,7 +82,7 @@ func TestParallelClaims(t *testing.T) {
 					}
 				}
 				s.Tick(Mono(time.Since(start)))
-				if n := s.OpenHolds(); n != 0 {
+				if n := s.OpenLeases(); n != 0 {
 					wrong.Add(1)
 				}
 			})

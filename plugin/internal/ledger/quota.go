@@ -58,7 +58,7 @@ type reservation struct {
 // says so: a crash between the two leaves a count too high, never too low.
 func (s *Shared) reserve(rows *levelRows, d counts, l *Limits, epoch uint32) (r reservation) {
 	for level, row := range rows {
-		if s.places.take(row, epoch, d) {
+		if s.cache.take(row, epoch, d) {
 			continue
 		}
 		if !s.reserveOne(&r, level, change{row, d}, l, epoch) {
@@ -99,7 +99,7 @@ func (s *Shared) reserveOne(r *reservation, level int, c change, l *Limits, epoc
 			r.evict = true
 			return false
 		}
-		extra := s.extra(level, c, after, l, epoch)
+		extra := s.prefetch(level, c, after, l, epoch)
 		buf, stale := p.post(s.pageBuf[:0], []change{{c.row, c.delta.plus(extra)}}, epoch)
 		s.pageBuf = buf
 		if stale {
@@ -112,7 +112,7 @@ func (s *Shared) reserveOne(r *reservation, level int, c change, l *Limits, epoc
 			return false
 		}
 		if done {
-			if extra != (counts{}) && !s.places.put(c.row, epoch, extra) {
+			if extra != (counts{}) && !s.cache.put(c.row, epoch, extra) {
 				s.post([]change{{c.row, counts{}.minus(extra)}}, epoch)
 			}
 			return true
@@ -122,11 +122,11 @@ func (s *Shared) reserveOne(r *reservation, level int, c change, l *Limits, epoc
 	return false
 }
 
-// extra is what to reserve ahead with a claim: only entries, since what is in flight
+// prefetch is what to reserve ahead with a claim: only entries, since what is in flight
 // comes back, and only below half of the cap.
-func (s *Shared) extra(level int, c change, after counts, l *Limits, epoch uint32) counts {
-	n := l.ahead(level).entries - s.places.of(c.row, epoch).entries
-	if limit := l.caps(level).entries; s.places.none || c.delta.entries <= 0 || n <= 0 || after.entries+n > limit/2 {
+func (s *Shared) prefetch(level int, c change, after counts, l *Limits, epoch uint32) counts {
+	n := l.cacheable(level).entries - s.cache.of(c.row, epoch).entries
+	if limit := l.caps(level).entries; s.cache.none || c.delta.entries <= 0 || n <= 0 || after.entries+n > limit/2 {
 		return counts{}
 	}
 	return counts{entries: n}
@@ -147,7 +147,7 @@ func (s *Shared) release(rows levelRows, d counts, l *Limits, epoch uint32) {
 	var changes [levels]change
 	n := 0
 	for level, row := range rows {
-		if rest := s.places.keep(row, epoch, d, l.ahead(level)); rest != (counts{}) {
+		if rest := s.cache.keep(row, epoch, d, l.cacheable(level)); rest != (counts{}) {
 			changes[n] = change{row, counts{}.minus(rest)}
 			n++
 		}
@@ -155,8 +155,8 @@ func (s *Shared) release(rows levelRows, d counts, l *Limits, epoch uint32) {
 	s.post(changes[:n], epoch)
 }
 
-// giveBack says in the rows what a bucket has said already: that an entry uses less.
-func (s *Shared) giveBack(rows levelRows, d counts, epoch uint32) {
+// returnQuota says in the rows what a bucket has said already: that an entry uses less.
+func (s *Shared) returnQuota(rows levelRows, d counts, epoch uint32) {
 	if d == (counts{}) {
 		return
 	}

@@ -25,7 +25,7 @@ func TestEachCap(t *testing.T) {
 		{"in flight", func(l *Limits) { l.InFlight = n }, 0, true, [4]bool{true, true, true, false}},
 		{"in flight of a principal", func(l *Limits) { l.InFlightPerPrincipal = n }, 0, true, [4]bool{true, true, false, false}},
 		{"in flight of a scope", func(l *Limits) { l.InFlightPerScope = n }, 0, true, [4]bool{true, false, false, false}},
-		{"tombstones, spent", func(l *Limits) { l.TombstonesPerScope = n }, BuryUnknown, false, [4]bool{true, false, false, false}},
+		{"tombstones, spent", func(l *Limits) { l.TombstonesPerScope = n }, MarkUnknown, false, [4]bool{true, false, false, false}},
 		{"tombstones, reserved", func(l *Limits) { l.TombstonesPerScope = n }, 0, true, [4]bool{true, false, false, false}},
 		{"tombstones do not count what completed", func(l *Limits) { l.TombstonesPerScope = n }, Complete, false, [4]bool{}},
 		{"nor what is in flight no more", func(l *Limits) { l.InFlight = n }, Complete, false, [4]bool{}},
@@ -88,7 +88,7 @@ func TestEvictionOrder(t *testing.T) {
 	w := newWorld(1, layout, 2)
 	k := w.worker[0]
 	var ages []time.Duration
-	k.store.gaveUp = func(_ string, age time.Duration) { ages = append(ages, age) }
+	k.store.onEvicted = func(_ string, age time.Duration) { ages = append(ages, age) }
 	limits := DefaultLimits()
 	limits.Entries, limits.OnFullEvict = 6, true
 	ask := func(n int, principal uint64) Verdict {
@@ -98,7 +98,7 @@ func TestEvictionOrder(t *testing.T) {
 		w.now += Mono(time.Second)
 		return k.ask(c).Verdict
 	}
-	for n, end := range []Event{BuryUnknown, Complete, BuryNotReplayable, Complete, Complete} {
+	for n, end := range []Event{MarkUnknown, Complete, MarkNotReplayable, Complete, Complete} {
 		want(t, "fill", ask(n, uint64(1+n/3)), First) // keys 0, 1, 2 are of principal 1, 3, 4 of 2
 		k.settle(k.streams[0], end, 60)
 	}
@@ -112,7 +112,7 @@ func TestEvictionOrder(t *testing.T) {
 		{2, 4},
 	} {
 		want(t, "a full policy", ask(10+i, step.principal), First)
-		k.settle(k.streams[len(k.streams)-1], BuryUnknown, 0)
+		k.settle(k.streams[len(k.streams)-1], MarkUnknown, 0)
 		for n := range 6 {
 			st, _ := stateOf(w, n)
 			gone := st == Free
@@ -155,7 +155,7 @@ func TestChangedLimits(t *testing.T) {
 	want(t, "narrow", ask(1, 5, narrow), RefusedCapacity)
 	want(t, "wide, beside it", ask(0, 5, wide), First)
 	for _, f := range w.worker[0].streams {
-		w.worker[0].store.Settle(f.hold, Outcome{Event: Release})
+		w.worker[0].store.Settle(f.lease, Outcome{Event: Release})
 	}
 	w.worker[0].streams = nil
 	want(t, "narrow, after they have gone", ask(1, 6, narrow), First)
@@ -175,10 +175,10 @@ func TestWorseWordWithoutRoom(t *testing.T) {
 			return k.ask(c).Verdict
 		}
 		want(t, "first", ask(0), First)
-		h := k.streams[0].hold
+		h := k.streams[0].lease
 		k.settle(k.streams[0], Complete, 60)
 		want(t, "second", ask(1), First)
-		if got := k.store.Settle(h, Outcome{Event: BuryNotReplayable}); got != Applied {
+		if got := k.store.Settle(h, Outcome{Event: MarkNotReplayable}); got != Applied {
 			t.Errorf("the worse word: %d", got)
 		}
 		want(t, "its repeat", ask(0), RefusedNotReplayable)
@@ -220,7 +220,7 @@ func TestCensus(t *testing.T) {
 	told := map[string]Census{}
 	k.store.census = func(policy string, c Census) { told[policy] = c }
 	k.store.policies.digest("idle")
-	for n, end := range []Event{Complete, Complete, BuryUnknown, BuryNotReplayable} {
+	for n, end := range []Event{Complete, Complete, MarkUnknown, MarkNotReplayable} {
 		k.ask(claimOf(n))
 		k.settle(k.streams[0], end, 50)
 	}

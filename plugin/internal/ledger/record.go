@@ -44,7 +44,7 @@ const (
 	offTTL         = 155
 	offWindow      = 159
 	offRing        = 163
-	offPlace       = 167
+	offSlot        = 167
 	offLap         = 171
 	offLength      = 175
 	entrySize      = 179
@@ -74,17 +74,17 @@ func (e entry) principal() uint64     { return le.Uint64(e[offPrincipal:]) }
 func (e entry) scope() uint64         { return le.Uint64(e[offScope:]) }
 func (e entry) claimed() Mono         { return Mono(le.Uint64(e[offClaimed:])) }
 func (e entry) settled() Mono         { return Mono(le.Uint64(e[offSettled:])) }
-func (e entry) lease() Mono           { return e.millis(offLease) }
+func (e entry) leaseTTL() Mono        { return e.millis(offLease) }
 
 func (e entry) millis(off int) Mono { return Mono(le.Uint32(e[off:])) * Mono(time.Millisecond) }
 
-func (e entry) place() place {
-	return place{le.Uint32(e[offRing:]), le.Uint32(e[offPlace:]), le.Uint32(e[offLap:]), le.Uint32(e[offLength:])}
+func (e entry) slot() slot {
+	return slot{le.Uint32(e[offRing:]), le.Uint32(e[offSlot:]), le.Uint32(e[offLap:]), le.Uint32(e[offLength:])}
 }
 
-func (e entry) setPlace(p place) {
+func (e entry) setSlot(p slot) {
 	le.PutUint32(e[offRing:], p.ring)
-	le.PutUint32(e[offPlace:], p.at)
+	le.PutUint32(e[offSlot:], p.at)
 	le.PutUint32(e[offLap:], p.lap)
 	le.PutUint32(e[offLength:], p.length)
 }
@@ -207,7 +207,7 @@ func appendOthers(dst []byte, b bucket, id *[32]byte) ([]byte, int) {
 const unreadable = Mono(24 * 3600 * 1e9)
 
 // appendClaim appends a new entry in flight.
-func appendClaim(dst []byte, c *Claim, policy uint64, h *Hold) []byte {
+func appendClaim(dst []byte, c *Claim, policy uint64, h *Lease) []byte {
 	at := len(dst)
 	dst = append(dst, make([]byte, entrySize)...)
 	e := entry(dst[at:])
@@ -226,7 +226,7 @@ func appendClaim(dst []byte, c *Claim, policy uint64, h *Hold) []byte {
 	le.PutUint64(e[offSession:], c.Session)
 	le.PutUint64(e[offRequest:], c.Request)
 	le.PutUint64(e[offClaimed:], uint64(h.Claimed))
-	le.PutUint32(e[offLease:], millis(c.Terms.Lease))
+	le.PutUint32(e[offLease:], millis(c.Terms.LeaseTTL))
 	le.PutUint32(e[offTTL:], millis(c.Terms.TTL))
 	le.PutUint32(e[offWindow:], millis(c.Terms.Window))
 	return dst

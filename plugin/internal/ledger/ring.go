@@ -16,8 +16,8 @@ const (
 	cursorSize   = 16
 )
 
-// place is where a reply lies, and in which lap of the cursor it was written.
-type place struct{ ring, at, lap, length uint32 }
+// slot is where a reply lies, and in which lap of the cursor it was written.
+type slot struct{ ring, at, lap, length uint32 }
 
 type cursor struct{ next, top, lap uint32 }
 
@@ -37,7 +37,7 @@ func (c cursor) appendTo(dst []byte) []byte {
 
 // passed reports whether the cursor has gone over a place since it was written, or
 // the ring was cut shorter.
-func (c cursor) passed(p place) bool {
+func (c cursor) passed(p slot) bool {
 	// Signed: a cursor that was read before the reply was written has seen nothing yet.
 	laps := int32(c.lap - p.lap)
 	return laps > 1 || laps == 1 && (c.next > p.at || p.at >= c.top)
@@ -59,32 +59,32 @@ func (c cursor) advance(pieces, need uint32) (at uint32, n cursor) {
 // cutsPerTurn bounds the pieces that one turn empties in a ring that became shorter.
 const cutsPerTurn = 16
 
-// keep writes a reply into its ring and says where. ok is false when it does not
+// storeReply writes a reply into its ring and says where. ok is false when it does not
 // fit the ring or the store would not take it.
-func (s *Shared) keep(h *Hold, r *Reply) (p place, ok bool) {
+func (s *Shared) storeReply(h *Lease, r *Reply) (p slot, ok bool) {
 	if len(r.Message) > h.Budget.Bytes {
-		return place{}, false
+		return slot{}, false
 	}
 	// The message is what counts; one as large as the whole ring takes all of it.
 	pieces := uint32(max(h.Budget.Bytes/s.layout.PieceBytes, 1))
 	need := min(uint32((len(r.Message)+s.layout.PieceBytes-1)/s.layout.PieceBytes), pieces)
 	at, lap, ok := s.takePieces(h.Budget.Ring, pieces, max(need, 1))
 	if !ok {
-		return place{}, false
+		return slot{}, false
 	}
 	// First the pieces that this reply covers, then itself: what lay there is shed, and
 	// the ring never holds more than its bytes.
 	for i := uint32(1); i < need; i++ {
 		if _, err := s.table.Set(s.replyKey(h.Budget.Ring, at+i), nil, 0); err != nil {
-			return place{}, false
+			return slot{}, false
 		}
 	}
 	defer func() { s.buf = scratch.Keep(s.buf) }()
 	s.buf = r.appendTo(s.buf[:0], &h.ID, h.Fence)
 	if done, err := s.table.Set(s.replyKey(h.Budget.Ring, at), s.buf, 0); err != nil || !done {
-		return place{}, false
+		return slot{}, false
 	}
-	return place{uint32(h.Budget.Ring), at, lap, uint32(len(s.buf))}, true
+	return slot{uint32(h.Budget.Ring), at, lap, uint32(len(s.buf))}, true
 }
 
 // takePieces moves a ring's cursor and gives the first of the pieces that it passed.
@@ -154,7 +154,7 @@ func (s *Shared) replyKey(ring int, at uint32) string {
 
 // fetch reads the reply of a completed entry.
 func (s *Shared) fetch(e entry) (Reply, bool) {
-	p := e.place()
+	p := e.slot()
 	if p.length == 0 {
 		return Reply{}, false
 	}

@@ -50,8 +50,8 @@ func characterOf(seed uint64) character {
 func play(seed uint64, c character) (w *world) {
 	w = newWorld(seed, tiny, c.workers)
 	if c.ahead {
-		capForAPlace = 2
-		defer func() { capForAPlace = 64 }()
+		capPerCached = 2
+		defer func() { capPerCached = 64 }()
 	}
 	for range c.steps {
 		if w.broken != nil {
@@ -110,7 +110,7 @@ func (w *world) something(k *worker, c *character) {
 		k.streams = without(k.streams, f)
 		k.begin("forget", func() { k.store.Forget(f.token) })
 	case f != nil && n < 7:
-		ev := Event(w.random.IntN(heldEvents))
+		ev := Event(w.random.IntN(leaseEvents))
 		if w.random.IntN(2) == 0 {
 			ev = Complete
 		}
@@ -118,7 +118,7 @@ func (w *world) something(k *worker, c *character) {
 		worse := w.random.IntN(6) == 0
 		k.begin("settle", func() {
 			if k.settle(f, ev, size) == Applied && worse {
-				k.store.Settle(f.hold, Outcome{Event: BuryUnknown})
+				k.store.Settle(f.lease, Outcome{Event: MarkUnknown})
 			}
 		})
 	default:

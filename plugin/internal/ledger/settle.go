@@ -2,17 +2,17 @@ package ledger
 
 import "slices"
 
-// kept is where a reply was kept, and what the entry must say of it.
-type kept struct {
-	at    place
+// stored is where a reply was kept, and what the entry must say of it.
+type storedReply struct {
+	at    slot
 	flags byte
 }
 
 // pendingSettle is a settlement that the table has not taken yet.
 type pendingSettle struct {
-	hold   Hold
+	lease  Lease
 	event  Event
-	kept   kept
+	stored storedReply
 	word   bool // the stream's own word, by Settle
 	trying bool
 	faults int // tries that ended in a fault of our own
@@ -23,17 +23,17 @@ type pendingSettle struct {
 const faultsBorne = 3
 
 // Settle implements Store.
-func (s *Shared) Settle(h Hold, o Outcome) Settled {
-	if o.Event >= heldEvents {
+func (s *Shared) Settle(h Lease, o Outcome) Settled {
+	if o.Event >= leaseEvents {
 		return Fenced
 	}
 	s.open.stage(&h, settling)
-	var k kept
+	var k storedReply
 	if o.Event == Complete {
 		// The reply first, the entry after it: whoever reads "completed" finds the reply.
 		var ok bool
-		if k.at, ok = s.keep(&h, &o.Reply); !ok {
-			o.Event, k = BuryNotReplayable, kept{}
+		if k.at, ok = s.storeReply(&h, &o.Reply); !ok {
+			o.Event, k = MarkNotReplayable, storedReply{}
 		} else if o.Reply.Task {
 			k.flags = flagTask
 		}
@@ -42,7 +42,7 @@ func (s *Shared) Settle(h Hold, o Outcome) Settled {
 	s.open.remove(&h.ID, h.Fence)
 	switch done {
 	case Pending:
-		s.pending = append(s.pending, pendingSettle{hold: h, event: o.Event, kept: k, word: true})
+		s.pending = append(s.pending, pendingSettle{lease: h, event: o.Event, stored: k, word: true})
 	case Fenced:
 		s.tell(LateFenced, h.Policy)
 	}
@@ -50,7 +50,7 @@ func (s *Shared) Settle(h Hold, o Outcome) Settled {
 }
 
 // apply lets an event of a hold happen in its bucket.
-func (s *Shared) apply(h *Hold, ev Event, k kept) Settled {
+func (s *Shared) apply(h *Lease, ev Event, k storedReply) Settled {
 	key := s.bucketKey(s.bucketOf(&h.ID))
 	for range maxTries {
 		b, cas, ok := s.read(key)
@@ -84,7 +84,7 @@ func (s *Shared) apply(h *Hold, ev Event, k kept) Settled {
 			buf = append(buf, e...)
 			w := entry(buf[at:])
 			w.turn(next, now)
-			w.setPlace(k.at)
+			w.setSlot(k.at)
 			w[offFlags] = k.flags
 		}
 		s.buf = buf
@@ -123,18 +123,18 @@ func (s *Shared) retry() {
 			}
 		}
 		p.trying = true
-		done := s.apply(&p.hold, p.event, p.kept)
+		done := s.apply(&p.lease, p.event, p.stored)
 		p.trying = false
 		switch {
 		case done == Pending:
 			s.pending[stays] = *p
 			stays++
 		case done == Applied && p.event == LoseLease:
-			s.tell(Orphaned, p.hold.Policy)
+			s.tell(Orphaned, p.lease.Policy)
 		case done == Applied && p.word && s.late != nil:
-			s.late(p.hold.Policy, p.event)
+			s.late(p.lease.Policy, p.event)
 		case done == Fenced && p.word:
-			s.tell(LateFenced, p.hold.Policy)
+			s.tell(LateFenced, p.lease.Policy)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (l Layout) filled() Layout {
 	if l.Holders == 0 {
 		l.Holders = 256
 	}
-	l.Holders = min(l.Holders, 1<<placeBits)
+	l.Holders = min(l.Holders, 1<<workerSlotBits)
 	if l.SweepSteps == 0 {
 		l.SweepSteps = max((l.Buckets+2*l.Pages)/8, 1)
 	}
@@ -45,15 +45,15 @@ const maxTries = 64
 // is the only deciding step of a key. It belongs to one worker: not for concurrent
 // use.
 type Shared struct {
-	table  Table
-	now    func() Mono
-	random func([]byte)
-	log    func(string)
-	live   func(Token) bool
-	count  func(Notice, string)
-	late   func(string, Event)
-	gaveUp func(string, time.Duration)
-	census func(string, Census)
+	table     Table
+	now       func() Mono
+	random    func([]byte)
+	log       func(string)
+	live      func(Token) bool
+	count     func(Notice, string)
+	late      func(string, Event)
+	onEvicted func(string, time.Duration)
+	census    func(string, Census)
 
 	layout   Layout
 	prefix   string
@@ -67,7 +67,7 @@ type Shared struct {
 	buf, pageBuf, keyBuf []byte // scratch of one call
 	open                 opened
 	pending              []pendingSettle
-	places               places
+	cache                quotaCache
 	sweep                sweep
 	sweeping             bool
 	seen                 []self // signs of life read in this step of the sweep
@@ -85,7 +85,7 @@ func Open(env Env, namespace string, layout Layout) (*Shared, error) {
 	layout = layout.filled()
 	s := &Shared{
 		table: env.Table, now: env.Now, random: env.Random, log: env.Log,
-		live: env.Live, count: env.Count, late: env.Late, gaveUp: env.GivenUp, census: env.Census,
+		live: env.Live, count: env.Count, late: env.Late, onEvicted: env.Evicted, census: env.Census,
 		layout:     layout,
 		prefix:     "callonce/" + namespace + "/",
 		bucketKeys: make([]string, layout.Buckets),

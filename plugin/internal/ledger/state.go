@@ -49,19 +49,19 @@ const (
 	// Release frees the key: the call has certainly not run, or asks for another leg.
 	Release
 	// BuryUnknown leaves a tombstone: it may have run.
-	BuryUnknown
+	MarkUnknown
 	// BuryNotReplayable leaves a tombstone: it ran, the answer cannot be kept.
-	BuryNotReplayable
+	MarkNotReplayable
 
 	// The events below are nobody's word: the ledger sees them itself.
 
 	// LoseLease: the holder was silent for the lease, or lost the stream.
 	LoseLease
-	// GiveUp makes room for another entry.
-	GiveUp
+	// Evict makes room for another entry.
+	Evict
 
-	events     = 6
-	heldEvents = 4 // those that need a hold
+	events      = 6
+	leaseEvents = 4 // those that need a hold
 )
 
 // fenced marks an event that a state does not take.
@@ -97,23 +97,23 @@ var table = [states]row{
 	Free: {
 		same: First, retry: First, other: First,
 		next: [events]State{
-			Complete: fenced, Release: fenced, BuryUnknown: fenced, BuryNotReplayable: fenced,
-			LoseLease: fenced, GiveUp: fenced,
+			Complete: fenced, Release: fenced, MarkUnknown: fenced, MarkNotReplayable: fenced,
+			LoseLease: fenced, Evict: fenced,
 		},
 	},
 	InFlight: {
 		same: RefusedInFlight, retry: RefusedInFlight, other: RefusedConflict,
 		next: [events]State{
-			Complete: Completed, Release: Free, BuryUnknown: Unknown, BuryNotReplayable: NotReplayable,
-			LoseLease: Unknown, GiveUp: fenced,
+			Complete: Completed, Release: Free, MarkUnknown: Unknown, MarkNotReplayable: NotReplayable,
+			LoseLease: Unknown, Evict: fenced,
 		},
 		counts: counts{entries: 1, inFlight: 1, tombs: 1},
 	},
 	Completed: {
 		same: Replay, retry: Replay, other: RefusedConflict,
 		next: [events]State{
-			Complete: fenced, Release: fenced, BuryUnknown: Unknown, BuryNotReplayable: NotReplayable,
-			LoseLease: fenced, GiveUp: Free,
+			Complete: fenced, Release: fenced, MarkUnknown: Unknown, MarkNotReplayable: NotReplayable,
+			LoseLease: fenced, Evict: Free,
 		},
 		timed:  true,
 		counts: counts{entries: 1},
@@ -121,8 +121,8 @@ var table = [states]row{
 	Unknown: {
 		same: RefusedUnknown, retry: First, other: RefusedConflict,
 		next: [events]State{
-			Complete: fenced, Release: fenced, BuryUnknown: fenced, BuryNotReplayable: fenced,
-			LoseLease: fenced, GiveUp: fenced,
+			Complete: fenced, Release: fenced, MarkUnknown: fenced, MarkNotReplayable: fenced,
+			LoseLease: fenced, Evict: fenced,
 		},
 		timed:  true,
 		counts: counts{entries: 1, tombs: 1},
@@ -130,8 +130,8 @@ var table = [states]row{
 	NotReplayable: {
 		same: RefusedNotReplayable, retry: RefusedNotReplayable, other: RefusedConflict,
 		next: [events]State{
-			Complete: fenced, Release: fenced, BuryUnknown: Unknown, BuryNotReplayable: fenced,
-			LoseLease: fenced, GiveUp: fenced,
+			Complete: fenced, Release: fenced, MarkUnknown: Unknown, MarkNotReplayable: fenced,
+			LoseLease: fenced, Evict: fenced,
 		},
 		timed:  true,
 		counts: counts{entries: 1, tombs: 1},
@@ -160,7 +160,7 @@ func decide(e entry, found bool, c *Claim, now Mono) Verdict {
 }
 
 // settle is what an event makes of an entry. ok is false when the hold may not.
-func settle(e entry, found bool, h *Hold, ev Event) (next State, ok bool) {
+func settle(e entry, found bool, h *Lease, ev Event) (next State, ok bool) {
 	if !found || !e.readable() || e.fence() != h.Fence || e.holder() != h.Holder || ev >= events {
 		return 0, false
 	}

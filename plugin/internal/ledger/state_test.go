@@ -6,7 +6,7 @@ import (
 )
 
 // reach brings a key into a state, by a worker that then still has its hold.
-func reach(w *world, st State) Hold {
+func reach(w *world, st State) Lease {
 	k := w.worker[0]
 	a := k.ask(claimOf(0))
 	f := k.streams[0]
@@ -17,11 +17,11 @@ func reach(w *world, st State) Hold {
 	case Completed:
 		k.settle(f, Complete, 60)
 	case Unknown:
-		k.settle(f, BuryUnknown, 0)
+		k.settle(f, MarkUnknown, 0)
 	case NotReplayable:
-		k.settle(f, BuryNotReplayable, 0)
+		k.settle(f, MarkNotReplayable, 0)
 	}
-	return a.Hold
+	return a.Lease
 }
 
 func stateOf(w *world, n int) (State, bool) {
@@ -62,7 +62,7 @@ func TestTable(t *testing.T) {
 				t.Error(w.broken)
 			}
 		}
-		for ev := Event(0); ev < heldEvents; ev++ {
+		for ev := Event(0); ev < leaseEvents; ev++ {
 			w := newWorld(1, tiny, 2)
 			h := reach(w, st)
 			want, how := r.next[ev], Applied
@@ -89,7 +89,7 @@ func TestTable(t *testing.T) {
 				t.Error(w.broken)
 			}
 		}
-		for ev := Event(heldEvents); ev <= events; ev++ {
+		for ev := Event(leaseEvents); ev <= events; ev++ {
 			w := newWorld(1, tiny, 1)
 			h := reach(w, st)
 			if got := w.worker[0].store.Settle(h, Outcome{Event: ev}); got != Fenced {
@@ -111,7 +111,7 @@ func TestContractTable(t *testing.T) {
 		if table[st].same != want[0] || table[st].other != want[1] {
 			t.Errorf("state %d answers %d and %d, the contract says %v", st, table[st].same, table[st].other, want)
 		}
-		if st != Completed && table[st].next[GiveUp] != fenced {
+		if st != Completed && table[st].next[Evict] != fenced {
 			t.Errorf("state %d may be given up", st)
 		}
 		if table[st].timed != (st != InFlight && st != Free) {
@@ -142,8 +142,8 @@ func TestRetention(t *testing.T) {
 	}{
 		{"before ttl", 0, Complete, 30000*ms - 1, false},
 		{"at ttl", 0, Complete, 30000 * ms, true},
-		{"a tombstone before ttl", 0, BuryUnknown, 30000*ms - 1, false},
-		{"a tombstone at ttl", 0, BuryUnknown, 30000 * ms, true},
+		{"a tombstone before ttl", 0, MarkUnknown, 30000*ms - 1, false},
+		{"a tombstone at ttl", 0, MarkUnknown, 30000 * ms, true},
 		{"ttl over, window not", time.Minute, Complete, 50000*ms - 1, false},
 		{"window over, ttl not", 20 * time.Second, Complete, 30000*ms - 1, false},
 		{"both over", time.Minute, Complete, 50000 * ms, true},
@@ -177,13 +177,13 @@ func TestRetryCountsAttempts(t *testing.T) {
 		retry := c
 		retry.RetryUnknown = n > 1
 		a := k.ask(retry)
-		if a.Verdict != First || a.Hold.Attempt != n {
-			t.Fatalf("attempt %d: %d, %d", n, a.Verdict, a.Hold.Attempt)
+		if a.Verdict != First || a.Lease.Attempt != n {
+			t.Fatalf("attempt %d: %d, %d", n, a.Verdict, a.Lease.Attempt)
 		}
 		if n > 1 && (a.Prior.Attempt != n-1 || a.Prior.Session != 11 || a.Prior.Request != 22 || a.Prior.Settled == 0) {
 			t.Errorf("attempt %d knows of the one before: %+v", n, a.Prior)
 		}
-		if k.settle(k.streams[0], BuryUnknown, 0) != Applied {
+		if k.settle(k.streams[0], MarkUnknown, 0) != Applied {
 			t.Fatal("not settled")
 		}
 	}
@@ -200,15 +200,15 @@ func TestTask(t *testing.T) {
 	w := newWorld(1, tiny, 2)
 	k := w.worker[0]
 	a := k.ask(claimOf(0))
-	r := message(&a.Hold, 60)
+	r := message(&a.Lease, 60)
 	r.Task = true
-	k.store.Settle(a.Hold, Outcome{Event: Complete, Reply: r})
+	k.store.Settle(a.Lease, Outcome{Event: Complete, Reply: r})
 	c := claimOf(0)
 	if got := w.worker[1].ask(c).Verdict; got != RefusedNotReplayable {
 		t.Errorf("a client without tasks: %d", got)
 	}
 	c.TakesTasks = true
-	if got := w.worker[1].ask(c); got.Verdict != Replay || !got.Reply.Task || got.Prior.Claimed != a.Hold.Claimed {
+	if got := w.worker[1].ask(c); got.Verdict != Replay || !got.Reply.Task || got.Prior.Claimed != a.Lease.Claimed {
 		t.Errorf("a client with tasks: %+v", got)
 	}
 }

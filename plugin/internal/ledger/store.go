@@ -17,7 +17,7 @@ type Store interface {
 	Ask(Token, Claim) (Answer, bool)
 	// Settle ends a hold. It never waits; what cannot be applied now is tried again at
 	// every Tick until it is applied or fenced. It reports what became of it so far.
-	Settle(Hold, Outcome) Settled
+	Settle(Lease, Outcome) Settled
 	// Forget says that the stream is gone: a claim that it wins later is released, and
 	// a hold of it that was never settled is buried.
 	Forget(Token)
@@ -49,13 +49,13 @@ type Claim struct {
 
 // Terms say how long an entry lasts. They are kept to the millisecond, rounded up.
 type Terms struct {
-	TTL    time.Duration // from the settlement
-	Window time.Duration // from the claim, for a derived key; else 0
-	Lease  time.Duration // silence of the holder that ends a call in flight; 0 = DefaultLease
+	TTL      time.Duration // from the settlement
+	Window   time.Duration // from the claim, for a derived key; else 0
+	LeaseTTL time.Duration // silence of the holder that ends a call in flight; 0 = DefaultLease
 }
 
-// DefaultLease is the lease of a policy that names none.
-const DefaultLease = 15 * time.Second
+// DefaultLeaseTTL is the lease of a policy that names none.
+const DefaultLeaseTTL = 15 * time.Second
 
 // Budget bounds the bytes of the replies of one policy.
 type Budget struct {
@@ -84,8 +84,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Hold is the right to settle a key, as one claim won it.
-type Hold struct {
+// Lease is the right to settle a key, as one claim won it.
+type Lease struct {
 	ID      [32]byte
 	Fence   uint64
 	Holder  uint64 // the incarnation that won it
@@ -115,7 +115,7 @@ type Outcome struct {
 // Answer is what the ledger says to a claim.
 type Answer struct {
 	Verdict Verdict
-	Hold    Hold  // for First
+	Lease   Lease // for First
 	Reply   Reply // for Replay
 	Prior   Prior // of the entry that was found, also for a First that took one over
 	// RetryAfter, for RefusedCapacity, is when there may be room: from a second to a day.
@@ -187,7 +187,7 @@ type Env struct {
 	Log    func(text string)
 
 	// Live says whether a stream that won a claim is still open. Where it is nil, a
-	// hold ends only by Settle and Forget.
+	// lease ends only by Settle and Forget.
 	Live func(Token) bool
 	// Count is told what happened, with the policy's name, "" where this worker's
 	// configuration does not know it.
@@ -195,8 +195,8 @@ type Env struct {
 	// Late is told of a settlement that Settle called Pending, when it is applied. What
 	// ends fenced instead is told as LateFenced.
 	Late func(policy string, ev Event)
-	// GivenUp is told the age of an entry, since its settlement, when it is evicted.
-	GivenUp func(policy string, age time.Duration)
+	// Evicted is told the age of an entry, since its settlement, when it is evicted.
+	Evicted func(policy string, age time.Duration)
 	// Census is told, once a pass of the sweep, what the table holds of a policy.
 	Census func(policy string, c Census)
 	// Policies are the names that notices may need.

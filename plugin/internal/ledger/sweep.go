@@ -45,12 +45,12 @@ type ringSeen struct {
 // Tick implements Store.
 func (s *Shared) Tick(now Mono) {
 	s.scans = scansPerTick
-	s.sign(s.self.lease, now)
-	s.abandoned()
+	s.heartbeat(s.self.leaseTTL, now)
+	s.reclaimLost()
 	s.retry()
-	s.letGo(false)
+	s.returnCached(false)
 	if len(s.open.list) == 0 && len(s.pending) == 0 {
-		s.retire()
+		s.deregister()
 	}
 	if s.lead(now) {
 		s.sweeping = true

@@ -84,7 +84,7 @@ func TestScanRemembersTheOldest(t *testing.T) {
 		w.now++
 		a, _ := k.store.Ask(Token{}, c)
 		if a.Verdict == First {
-			k.store.Settle(a.Hold, Outcome{Event: Complete, Reply: message(&a.Hold, 43)})
+			k.store.Settle(a.Lease, Outcome{Event: Complete, Reply: message(&a.Lease, 43)})
 		}
 		return a.Verdict
 	}

@@ -125,13 +125,13 @@ func TestUnreadableVersion(t *testing.T) {
 		c.Limits = small(true)
 		w.watch.allow(&c)
 		k.ask(c)
-		h := k.streams[0].hold
+		h := k.streams[0].lease
 		k.settle(k.streams[0], Complete, 60)
 		said := w.watch.said()
 		rewriteEntries(w, f)
 		for range 2 {
 			want(t, name, w.worker[1].ask(c).Verdict, RefusedUnavailable)
-			if got := k.store.Settle(h, Outcome{Event: BuryUnknown}); got != Fenced {
+			if got := k.store.Settle(h, Outcome{Event: MarkUnknown}); got != Fenced {
 				t.Errorf("%s: settled: %d", name, got)
 			}
 			w.heal(5 * time.Second)

@@ -11,16 +11,16 @@ import (
 // promises. It decodes the records for itself and counts for itself.
 type watcher struct {
 	*world
-	truth   map[uint64]counts // by row, from the buckets
-	entries map[uint64]levelNames
-	caps    map[uint64]counts    // by row, the widest in use; 0 = none
-	signs   map[uint64]Mono      // last sign of each incarnation
-	silence map[uint64][][2]Mono // of each incarnation: its long silences
-	owner   map[uint64]life      // which worker's life an incarnation is
-	done    map[fenceKey]bool    // runs that completed
-	evicts  bool                 // some claim may evict
-	retries bool                 // some claim may take an unknown outcome over
-	foreign bool                 // foreign bytes are about: counts cannot be compared
+	truth      map[uint64]counts // by row, from the buckets
+	entries    map[uint64]levelNames
+	caps       map[uint64]counts    // by row, the widest in use; 0 = none
+	heartbeats map[uint64]Mono      // last sign of each incarnation
+	silence    map[uint64][][2]Mono // of each incarnation: its long silences
+	owner      map[uint64]life      // which worker's life an incarnation is
+	done       map[fenceKey]bool    // runs that completed
+	evicts     bool                 // some claim may evict
+	retries    bool                 // some claim may take an unknown outcome over
+	foreign    bool                 // foreign bytes are about: counts cannot be compared
 }
 
 type life struct {
@@ -37,7 +37,7 @@ type levelNames struct{ policy, principal, scope uint64 }
 
 func newWatcher(w *world) *watcher {
 	return &watcher{
-		world: w, truth: map[uint64]counts{}, caps: map[uint64]counts{}, signs: map[uint64]Mono{},
+		world: w, truth: map[uint64]counts{}, caps: map[uint64]counts{}, heartbeats: map[uint64]Mono{},
 		silence: map[uint64][][2]Mono{}, owner: map[uint64]life{}, done: map[fenceKey]bool{},
 	}
 }
@@ -70,12 +70,12 @@ func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 		if o, ok := w.owner[h.incarnation()]; ok && o != (life{by, by.lives}) {
 			w.violated("worker %d signs as another's incarnation", by.n)
 		}
-		if last, ok := w.signs[h.incarnation()]; ok && w.now-last >= Mono(time.Second) {
+		if last, ok := w.heartbeats[h.incarnation()]; ok && w.now-last >= Mono(time.Second) {
 			w.silence[h.incarnation()] = append(w.silence[h.incarnation()], [2]Mono{last, w.now})
 		}
-		w.owner[h.incarnation()], w.signs[h.incarnation()] = life{by, by.lives}, h.last()
+		w.owner[h.incarnation()], w.heartbeats[h.incarnation()] = life{by, by.lives}, h.last()
 		if old := holderRecord(before); len(before) > 0 && old.valid() && old.incarnation() != h.incarnation() {
-			if w.now-old.last() < old.lease() {
+			if w.now-old.last() < old.leaseTTL() {
 				w.violated("worker %d takes the place of a living holder", by.n)
 			}
 		}
@@ -151,8 +151,8 @@ func orEmpty(e entry) entry {
 	return e
 }
 
-// holds reports whether a worker's present life is the holder of an entry.
-func (w *watcher) heldBy(by *worker, e entry) bool {
+// ownsLease reports whether a worker's present life is the holder of an entry.
+func (w *watcher) leasedBy(by *worker, e entry) bool {
 	return w.owner[e.holder()] == life{by, by.lives}
 }
 
@@ -160,15 +160,15 @@ func (w *watcher) heldBy(by *worker, e entry) bool {
 // for the lease, now or since it claimed. (Who saw that may write it a little later.)
 func (w *watcher) leaseLost(e entry) bool {
 	for _, s := range w.silence[e.holder()] {
-		if s[1]-max(e.claimed(), s[0]) >= e.lease() {
+		if s[1]-max(e.claimed(), s[0]) >= e.leaseTTL() {
 			return true
 		}
 	}
-	return w.now-max(e.claimed(), w.signs[e.holder()]) >= e.lease()
+	return w.now-max(e.claimed(), w.heartbeats[e.holder()]) >= e.leaseTTL()
 }
 
 func (w *watcher) claimed(by *worker, p entry, had bool, e entry, fence uint64) {
-	if e.state() != InFlight || e.fence() <= fence || !w.heldBy(by, e) {
+	if e.state() != InFlight || e.fence() <= fence || !w.leasedBy(by, e) {
 		w.violated("worker %d writes a new entry that is no claim of its own", by.n)
 	}
 	takesOver := w.retries && had && p.readable() && p.state() == Unknown && e.attempt() == p.attempt()+1
@@ -181,12 +181,12 @@ func (w *watcher) claimed(by *worker, p entry, had bool, e entry, fence uint64) 
 }
 
 func (w *watcher) turned(by *worker, p, e entry) {
-	mine := w.heldBy(by, p)
+	mine := w.leasedBy(by, p)
 	switch from, to := p.state(), e.state(); {
 	case !p.readable():
 		w.violated("worker %d changes an entry it cannot read", by.n)
 	case from == to && from == Completed:
-		if shed := e.flags()&flagShed != 0; !shed && !(mine && e.place().length == 0) {
+		if shed := e.flags()&flagShed != 0; !shed && !(mine && e.slot().length == 0) {
 			w.violated("worker %d changes a completed entry", by.n)
 		}
 		return
@@ -212,7 +212,7 @@ func (w *watcher) gone(by *worker, p entry) {
 	case p.expired(w.now):
 	case !p.readable():
 		w.violated("worker %d frees an entry it cannot read", by.n)
-	case p.state() == InFlight && w.heldBy(by, p):
+	case p.state() == InFlight && w.leasedBy(by, p):
 	case p.state() == Completed && w.evicts:
 	default:
 		w.violated("worker %d (%s) frees an entry of state %d", by.n, by.doing, p.state())
@@ -262,7 +262,7 @@ func (w *watcher) worker0() *Shared { return w.worker[0].store }
 func (w *watcher) exact() {
 	said := w.said()
 	for _, k := range w.worker {
-		for _, h := range k.store.places.list {
+		for _, h := range k.store.cache.list {
 			// Places that a living worker holds count, unless a recount has dropped them.
 			if p := page(w.cells[k.store.pageKey(k.store.pageOf(h.key.row))].value); h.key.epoch >= p.installed() {
 				said[h.key.row] = said[h.key.row].minus(h.counts)

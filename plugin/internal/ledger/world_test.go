@@ -77,7 +77,7 @@ type worker struct {
 type flow struct {
 	token Token
 	claim Claim
-	hold  Hold
+	lease Lease
 	asked Mono
 }
 
@@ -233,7 +233,7 @@ func (k *worker) ask(c Claim) Answer {
 	switch a.Verdict {
 	case First:
 		k.runs[c.ID]++
-		k.streams = append(k.streams, &flow{t, c, a.Hold, k.now})
+		k.streams = append(k.streams, &flow{t, c, a.Lease, k.now})
 	case Replay:
 		k.watch.replayed(&c, a.Reply)
 	}
@@ -241,7 +241,7 @@ func (k *worker) ask(c Claim) Answer {
 }
 
 // message is a reply that names the run that it answers, of a size that varies.
-func message(h *Hold, size int) Reply {
+func message(h *Lease, size int) Reply {
 	m := append(append([]byte("1|"), h.ID[:]...), '|')
 	m = binary.LittleEndian.AppendUint64(m, h.Fence)
 	for len(m) < size {
@@ -255,9 +255,9 @@ func (k *worker) settle(f *flow, ev Event, size int) Settled {
 	k.streams = slices.DeleteFunc(k.streams, func(g *flow) bool { return g == f })
 	o := Outcome{Event: ev}
 	if ev == Complete {
-		o.Reply = message(&f.hold, size)
+		o.Reply = message(&f.lease, size)
 	}
-	return k.store.Settle(f.hold, o)
+	return k.store.Settle(f.lease, o)
 }
 
 func (k *worker) tick() { k.store.Tick(k.now) }
@@ -308,6 +308,6 @@ func claimOf(n int) Claim {
 	return Claim{
 		ID: idOf(n), Fingerprint: [32]byte{1}, Policy: "p", Principal: uint64(100 + n%2), Scope: uint64(200 + n%4),
 		Budget: Budget{Ring: 0, Bytes: 256}, Limits: DefaultLimits(),
-		Terms: Terms{TTL: 30 * time.Second, Lease: 5 * time.Second},
+		Terms: Terms{TTL: 30 * time.Second, LeaseTTL: 5 * time.Second},
 	}
 }

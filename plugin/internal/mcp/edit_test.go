@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-func read(t *testing.T, body string, places ...string) *Request {
+func read(t *testing.T, body string, pointers ...string) *Request {
 	t.Helper()
 	r := &Request{}
-	r.Read([]byte(body), places)
+	r.Read([]byte(body), pointers)
 	if r.Kind != ToolCall {
 		t.Fatalf("no tool call: %s: %s", r.Defect, body)
 	}

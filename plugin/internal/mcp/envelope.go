@@ -12,8 +12,8 @@ import (
 // and colons must fit: a lone surrogate, a NaN, a name that comes twice deep in a result
 // are the server's and its client's affair, and a replay repeats them as they came.
 type envelope struct {
-	spans [fields]span
-	twins [fields]bool // a name that equals the field's but for case
+	spans        [fields]span
+	caseVariants [fields]bool // a name that equals the field's but for case
 
 	src     []byte
 	objects [canonical.MaxDepth/64 + 1]uint64 // a bit for each open container: it is an object
@@ -63,7 +63,7 @@ const (
 // read finds the fields. What it found before a defect stays, for one that looks at the
 // beginning of a message.
 func (e *envelope) read(src []byte) reading {
-	e.spans, e.twins, e.depth, e.src = [fields]span{}, [fields]bool{}, 0, src
+	e.spans, e.caseVariants, e.depth, e.src = [fields]span{}, [fields]bool{}, 0, src
 	defer func() { e.src = nil }()
 	i := e.space(leadingMark(src))
 	if i == len(src) {
@@ -81,8 +81,8 @@ func (e *envelope) read(src []byte) reading {
 	if i < 0 || e.space(i) != len(src) {
 		return broken
 	}
-	for f := range e.twins {
-		if e.twins[f] && e.spans[f].start > 0 {
+	for f := range e.caseVariants {
+		if e.caseVariants[f] && e.spans[f].start > 0 {
 			return broken
 		}
 	}
@@ -200,7 +200,7 @@ func (e *envelope) match(i, level int) (f field, ok bool) {
 		case string(name) == fieldNames[f]:
 			return f, e.spans[f].start == 0
 		case len(name) >= len(fieldNames[f]) && bytes.EqualFold(name, []byte(fieldNames[f])):
-			e.twins[f] = true
+			e.caseVariants[f] = true
 		}
 	}
 	return fields, true

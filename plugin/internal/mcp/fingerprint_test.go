@@ -90,7 +90,7 @@ func TestIntent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			body := []byte(c.body)
 			var r mcp.Request
-			r.Read(body, places)
+			r.Read(body, pointers)
 			if r.Kind != mcp.ToolCall {
 				t.Fatalf("%s: kind %d", c.body, r.Kind)
 			}
@@ -198,20 +198,20 @@ func TestBoundID(t *testing.T) {
 // A policy may name places that a careful operator would not. Absent, null and empty
 // arguments stay one call all the same.
 func TestOddPlaces(t *testing.T) {
-	for _, place := range []string{"/name", "/arguments", "/_meta", "/requestState/k", "/zzz"} {
+	for _, pointer := range []string{"/name", "/arguments", "/_meta", "/requestState/k", "/zzz"} {
 		var want []byte
 		for _, params := range []string{`"name":"pay"`, `"name":"pay","arguments":null`, `"name":"pay","arguments":{}`} {
-			if place == "/arguments" && params == `"name":"pay","arguments":{}` {
+			if pointer == "/arguments" && params == `"name":"pay","arguments":{}` {
 				continue // an object where a key should be: the call is refused
 			}
 			var r mcp.Request
-			r.Read([]byte(call(params)), []string{place})
+			r.Read([]byte(call(params)), []string{pointer})
 			got := r.AppendIntent(nil, mcp.Shape{})
 			if want == nil {
 				want = got
 			}
 			if !bytes.Equal(got, want) || !bytes.Contains(got, []byte(`"arguments":{}`)) {
-				t.Errorf("place %s: %s for %s, want %s", place, got, params, want)
+				t.Errorf("place %s: %s for %s, want %s", pointer, got, params, want)
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func FuzzRequest(f *testing.F) {
 		if how&8 != 0 {
 			with.Round = []mcp.Round{{Pointer: "/a", Seconds: 60}, {Pointer: "/n", Seconds: 1}, {Pointer: "/x/at", Seconds: 86400}, {Pointer: "/l/1", Seconds: 7}}
 		}
-		at := places
+		at := pointers
 		if how&4 != 0 {
 			at = []string{"/arguments/a", "/k", "/arguments/x/y", "/arguments/a", "/inputResponses/q"}
 		}
@@ -162,8 +162,8 @@ func referenceIntent(t *testing.T, body []byte, at []string, with mcp.Shape) []b
 		roundAt(params["arguments"], r)
 	}
 	gone := new(int)
-	for _, place := range at {
-		mark(params, place, gone)
+	for _, pointer := range at {
+		mark(params, pointer, gone)
 	}
 	for _, pointer := range with.Exclude {
 		mark(params["arguments"], pointer, gone)
@@ -375,21 +375,21 @@ func referenceAnswer(text, id []byte) mcp.Answer {
 		}
 		text = batch[0]
 	}
-	members := func(text json.RawMessage, names ...string) (m map[string]json.RawMessage, twins bool) {
+	members := func(text json.RawMessage, names ...string) (m map[string]json.RawMessage, caseVariants bool) {
 		if json.Unmarshal(text, &m) != nil {
 			return nil, false
 		}
 		for name := range m {
 			for _, want := range names {
-				twins = twins || m[want] != nil && name != want && strings.EqualFold(name, want)
+				caseVariants = caseVariants || m[want] != nil && name != want && strings.EqualFold(name, want)
 			}
 		}
-		return m, twins
+		return m, caseVariants
 	}
-	m, twins := members(text, "id", "method", "result", "error")
+	m, caseVariants := members(text, "id", "method", "result", "error")
 	result, more := members(m["result"], "isError", "resultType", "_meta")
 	failure, still := members(m["error"], "code", "message")
-	if twins || more || still {
+	if caseVariants || more || still {
 		return mcp.Malformed
 	}
 	is := func(raw json.RawMessage, want any) bool {

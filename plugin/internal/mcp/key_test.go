@@ -82,9 +82,9 @@ func TestKeyInTheBody(t *testing.T) {
 func TestConfiguredPlaces(t *testing.T) {
 	body := []byte(call(`"name":"pay","idempotencyKey":"default","arguments":{"meta":{"idempotency-key":"k"},"list":["x",{"k":"l"}]}`))
 	for _, c := range []struct {
-		places []string
-		key    string
-		ok     bool
+		pointers []string
+		key      string
+		ok       bool
 	}{
 		{nil, "", true},
 		{[]string{"/arguments/meta/idempotency-key"}, "k", true},
@@ -95,10 +95,10 @@ func TestConfiguredPlaces(t *testing.T) {
 		{[]string{"/arguments/meta/idempotency-key", "/arguments/list/1/k"}, "", false},
 	} {
 		var r mcp.Request
-		r.Read(body, c.places)
+		r.Read(body, c.pointers)
 		key, ok := r.Key()
 		if string(key) != c.key || ok != c.ok || r.Keyed != (c.key != "" || !c.ok) {
-			t.Errorf("%v: %q %v keyed=%v", c.places, key, ok, r.Keyed)
+			t.Errorf("%v: %q %v keyed=%v", c.pointers, key, ok, r.Keyed)
 		}
 	}
 }
@@ -224,18 +224,18 @@ func TestKeyBehindADefect(t *testing.T) {
 		}
 	}
 	// A pointer that goes through a list, and one with escapes.
-	for place, body := range map[string]string{
+	for pointer, body := range map[string]string{
 		"/arguments/list/1/k":     call(`"arguments":{"list":[{},{"k":"x"}],"list":0}`),
 		"/arguments/a~1b~0c/k":    call(`"arguments":{"a/b~c":{"k":"x"},"a/b~c":{}}`),
 		"/arguments/schlüssel":    call(`"a":1,"a":1,"arguments":{"schl\u00fcssel":"x"}`),
 		"/arguments/\U0001F511/k": call(`"a":1,"a":1,"arguments":{"\ud83d\udd11":{"k":1}}`),
 	} {
 		var r mcp.Request
-		if r.Read([]byte(body), []string{place}); r.Kind != mcp.Ambiguous || !r.Keyed {
-			t.Errorf("%s in %s: kind %d, keyed %v", place, body, r.Kind, r.Keyed)
+		if r.Read([]byte(body), []string{pointer}); r.Kind != mcp.Ambiguous || !r.Keyed {
+			t.Errorf("%s in %s: kind %d, keyed %v", pointer, body, r.Kind, r.Keyed)
 		}
-		if r.Read([]byte(strings.ReplaceAll(body, `"k":`, `"l":`)), []string{place}); r.Keyed && strings.HasSuffix(place, "/k") {
-			t.Errorf("%s: keyed without %s", body, place)
+		if r.Read([]byte(strings.ReplaceAll(body, `"k":`, `"l":`)), []string{pointer}); r.Keyed && strings.HasSuffix(pointer, "/k") {
+			t.Errorf("%s: keyed without %s", body, pointer)
 		}
 	}
 }
@@ -249,11 +249,11 @@ func TestLookingForKeysCostsNothing(t *testing.T) {
 	} {
 		body := []byte(`{"id":7,"id":7,"params":` + strings.Repeat(unit, n/len(unit)))
 		var r mcp.Request
-		r.Read(body, places)
+		r.Read(body, pointers)
 		if r.Kind != mcp.Ambiguous || r.Keyed {
 			t.Errorf("%s: kind %d, keyed %v", name, r.Kind, r.Keyed)
 		}
-		if allocs := testing.AllocsPerRun(1, func() { r.Read(body, places) }); allocs > 2 {
+		if allocs := testing.AllocsPerRun(1, func() { r.Read(body, pointers) }); allocs > 2 {
 			t.Errorf("%s: %v allocations", name, allocs)
 		}
 	}

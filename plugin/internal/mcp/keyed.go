@@ -14,11 +14,11 @@ import (
 // walked to its end, and a key counts under any of the duplicates, and under members that
 // equal those of its place but for case. Where the syntax itself is broken, nobody knows
 // how a server goes on, and the mere spelling of a place's last name counts.
-func keyed(body []byte, places []string) bool {
+func keyed(body []byte, pointers []string) bool {
 	body = bytes.TrimPrefix(body, []byte(byteOrderMark))
-	for _, place := range places {
-		w := walk{body: body, place: place, names: 1 + strings.Count(place, "/")}
-		if found, sound := w.run(); found || !sound && spelt(body, lastToken(place)) {
+	for _, pointer := range pointers {
+		w := walk{body: body, pointer: pointer, names: 1 + strings.Count(pointer, "/")}
+		if found, sound := w.run(); found || !sound && spelt(body, lastToken(pointer)) {
 			return true
 		}
 	}
@@ -33,9 +33,9 @@ const deepest = 4096
 // container, and looks for one place of a key: "params", then the tokens of a pointer.
 // What stands in the string of a value is not judged.
 type walk struct {
-	body  []byte
-	place string
-	names int // how many names lead to the place
+	body    []byte
+	pointer string
+	names   int // how many names lead to the place
 
 	objects [deepest / 64]uint64 // of the open containers, those that are objects
 	depth   int                  // how many are open
@@ -85,7 +85,7 @@ func (w *walk) run() (found, sound bool) {
 				return false, false
 			}
 			i, w.depth = i+1, w.depth-1
-		case w.here && !isAbsent(body[i:], w.place):
+		case w.here && !isAbsent(body[i:], w.pointer):
 			return true, true
 		case c == '{' || c == '[':
 			if w.depth == deepest {
@@ -136,7 +136,7 @@ func (w *walk) enter(name []byte) {
 	}
 	token := "params"
 	if at > 0 {
-		token = tokenAt(w.place, at)
+		token = tokenAt(w.pointer, at)
 	}
 	if w.inObject() && matches(name, token) == len(name) || !w.inObject() && strings.Trim(token, "0123456789") == "" {
 		w.matched++
@@ -156,12 +156,12 @@ func tokenAt(pointer string, n int) string {
 func lastToken(pointer string) string { return pointer[strings.LastIndexByte(pointer, '/')+1:] }
 
 // isAbsent reports whether a value is none: null or, among the arguments, an empty string.
-func isAbsent(value []byte, place string) bool {
-	return bytes.HasPrefix(value, []byte("null")) || inArguments(place) && bytes.HasPrefix(value, []byte(`""`))
+func isAbsent(value []byte, pointer string) bool {
+	return bytes.HasPrefix(value, []byte("null")) || inArguments(pointer) && bytes.HasPrefix(value, []byte(`""`))
 }
 
 // inArguments reports whether a place of a key lies in a call's arguments.
-func inArguments(place string) bool { return strings.HasPrefix(place, "/arguments/") }
+func inArguments(pointer string) bool { return strings.HasPrefix(pointer, "/arguments/") }
 
 // spelt reports whether a string somewhere in a text is a name, whatever the text is.
 func spelt(body []byte, token string) bool {

@@ -81,7 +81,7 @@ func TestCallsNoToolLeavesNothing(t *testing.T) {
 	var r mcp.Request
 	for _, c := range keys {
 		r.CallsNoTool([]byte(c.body[:len(c.body)/2]))
-		r.Read([]byte(c.body), places)
+		r.Read([]byte(c.body), pointers)
 		if got, want := verdictOf(&r), verdictOf(read(c.body)); got != want {
 			t.Errorf("%s: %+v, want %+v", c.body, got, want)
 		}

@@ -51,9 +51,9 @@ var (
 	Capacity = Refusal{Type: "idempotency_capacity", Status: 429, Code: -31429, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
 		Message: "This call was not run now: the proxy has no room to remember another call. Send the same request with the same key later.",
 		Keyless: "This call was not run now: the proxy has no room to remember another call. Send the same request later."}
-	// NeverHeld is Unavailable where waiting does not help: the key would have to go on in a
+	// NeverBuffered is Unavailable where waiting does not help: the key would have to go on in a
 	// header, and the proxy has let the headers go.
-	NeverHeld = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "never",
+	NeverBuffered = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "never",
 		Message: "This call was not run now: its key must go on in a header, and this proxy cannot hold headers while it reads the call."}
 	Unavailable = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
 		Message: "This call was not run now: the proxy cannot tell whether it ran before. Send the same request with the same key later.",

@@ -34,7 +34,7 @@ var table = []struct {
 	{mcp.NotReplayable, "idempotency_response_not_replayable", 409, -31412, "yes", "reconcile_first", false, nil},
 	{mcp.Capacity, "idempotency_capacity", 429, -31429, "unknown", "same_key_later", true, nil},
 	{mcp.Unavailable, "idempotency_unavailable", 503, -31503, "unknown", "same_key_later", true, nil},
-	{mcp.NeverHeld, "idempotency_unavailable", 503, -31503, "unknown", "never", false, nil},
+	{mcp.NeverBuffered, "idempotency_unavailable", 503, -31503, "unknown", "never", false, nil},
 }
 
 // reply is a refusal as a client decodes it.

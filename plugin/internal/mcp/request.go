@@ -43,7 +43,7 @@ type bodyKey struct {
 
 // Read reads body strictly (canonical.Doc) and decides what it is. places are the
 // JSON Pointers below params where a key may stand.
-func (r *Request) Read(body []byte, places []string) {
+func (r *Request) Read(body []byte, pointers []string) {
 	r.reset()
 	err := r.doc.Parse(body)
 	root := r.doc.Root()
@@ -60,10 +60,10 @@ func (r *Request) Read(body []byte, places []string) {
 	case kind == canonical.Array:
 		r.readBatch(root)
 	case kind == canonical.Object:
-		r.readMessage(root, places)
+		r.readMessage(root, pointers)
 	}
 	if r.Kind == Ambiguous && !r.Keyed {
-		r.Keyed = keyed(body, places)
+		r.Keyed = keyed(body, pointers)
 	}
 }
 
@@ -85,12 +85,12 @@ func (r *Request) ambiguous(defect string) {
 }
 
 // Doubt makes what was read of body Ambiguous, for a reason that stands outside of it.
-func (r *Request) Doubt(defect string, body []byte, places []string) {
+func (r *Request) Doubt(defect string, body []byte, pointers []string) {
 	if r.Kind == Ambiguous {
 		return
 	}
 	r.ambiguous(defect)
-	r.Keyed = r.Keyed || keyed(body, places)
+	r.Keyed = r.Keyed || keyed(body, pointers)
 }
 
 // certain reports whether a string says the same to every reader. Half of a surrogate pair
@@ -134,21 +134,21 @@ func (r *Request) isCall(method canonical.Node) bool {
 	return r.doc.Kind(method) == canonical.String && string(r.doc.Text(method)) == toolsCall
 }
 
-func (r *Request) readMessage(root canonical.Node, places []string) {
+func (r *Request) readMessage(root canonical.Node, pointers []string) {
 	r.findID(root)
 	method := r.doc.Member(root, "method")
 	params := r.doc.Member(root, "params")
 	if !r.certain(method) || !r.certain(r.doc.Member(root, "id")) {
 		return
 	}
-	if r.hasTwin(root, "method", "params", "id") {
+	if r.hasCaseVariant(root, "method", "params", "id") {
 		r.ambiguous("a top-level member that equals method, params or id but for case")
 		return
 	}
 	if method == canonical.NoNode || !r.isCall(method) {
 		return
 	}
-	if !r.findKeys(params, places) {
+	if !r.findKeys(params, pointers) {
 		return
 	}
 	if r.ID == nil {
@@ -159,7 +159,7 @@ func (r *Request) readMessage(root canonical.Node, places []string) {
 		r.ambiguous("a tools/call whose params is not an object")
 		return
 	}
-	if r.hasTwin(params, "name", "arguments") {
+	if r.hasCaseVariant(params, "name", "arguments") {
 		r.ambiguous("a member of params that equals name or arguments but for case")
 		return
 	}
@@ -208,13 +208,13 @@ func isInteger(token []byte) bool {
 	return true
 }
 
-// hasTwin reports a member that equals one of names but for case (Unicode simple
+// hasCaseVariant reports a member that equals one of names but for case (Unicode simple
 // folding): some servers decode by such names, beside the exact one or instead.
-func (r *Request) hasTwin(obj canonical.Node, names ...string) bool {
+func (r *Request) hasCaseVariant(obj canonical.Node, names ...string) bool {
 	for m := r.doc.First(obj); m != canonical.NoNode; m = r.doc.Next(m) {
 		name := r.doc.Name(m)
 		for _, want := range names {
-			if isTwin(name, want) {
+			if isCaseVariant(name, want) {
 				return true
 			}
 		}
@@ -224,7 +224,7 @@ func (r *Request) hasTwin(obj canonical.Node, names ...string) bool {
 
 // isTwin compares a name with an ASCII word. What Unicode folds to an ASCII letter takes
 // at least as many bytes as the letter.
-func isTwin(name []byte, want string) bool {
+func isCaseVariant(name []byte, want string) bool {
 	if len(name) < len(want) || name[0] < 0x80 && name[0]|0x20 != want[0] {
 		return false
 	}
@@ -233,19 +233,19 @@ func isTwin(name []byte, want string) bool {
 
 // findKeys notes what stands in the places of a key. It reports whether all readers agree
 // on them.
-func (r *Request) findKeys(params canonical.Node, places []string) (certain bool) {
+func (r *Request) findKeys(params canonical.Node, pointers []string) (certain bool) {
 	if params == canonical.NoNode {
 		return true
 	}
 	certain = true
-	for _, place := range places {
-		n := r.doc.Pointer(params, place)
+	for _, pointer := range pointers {
+		n := r.doc.Pointer(params, pointer)
 		if n == canonical.NoNode {
 			continue
 		}
 		// Gateways fill the optional arguments that a model leaves out with empty strings.
 		absent := r.doc.Kind(n) == canonical.Null ||
-			inArguments(place) && r.doc.Kind(n) == canonical.String && len(r.doc.Text(n)) == 0
+			inArguments(pointer) && r.doc.Kind(n) == canonical.String && len(r.doc.Text(n)) == 0
 		r.keys = append(r.keys, bodyKey{n, absent})
 		r.Keyed = r.Keyed || !absent
 		certain = certain && r.certain(n)

@@ -9,8 +9,8 @@ import (
 	"github.com/callonce/callonce/plugin/internal/mcp"
 )
 
-// places are the contract's default places of a key in a body, below params.
-var places = []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"}
+// pointers are the contract's default places of a key in a body, below params.
+var pointers = []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"}
 
 // verdict is all that Read tells about a body.
 type verdict struct {
@@ -26,7 +26,7 @@ func verdictOf(r *mcp.Request) verdict {
 
 func read(body string) *mcp.Request {
 	var r mcp.Request
-	r.Read([]byte(body), places)
+	r.Read([]byte(body), pointers)
 	return &r
 }
 
@@ -254,7 +254,7 @@ func TestRequestForgets(t *testing.T) {
 	var reused mcp.Request
 	for range 20 {
 		for _, i := range order.Perm(len(bodies)) {
-			reused.Read([]byte(bodies[i]), places)
+			reused.Read([]byte(bodies[i]), pointers)
 			fresh := read(bodies[i])
 			if verdictOf(&reused) != verdictOf(fresh) || reused.Defect != fresh.Defect {
 				t.Fatalf("%s\nreused %+v %q\n fresh %+v %q", bodies[i], verdictOf(&reused), reused.Defect, verdictOf(fresh), fresh.Defect)

@@ -196,11 +196,11 @@ const MostID = 1 << 10
 // sumMark begins what KeepID keeps of a longer one. No JSON text begins with it.
 const sumMark = 0
 
-// KeepID gives what Response needs to know the answers to a request whose id has the
+// RetainID gives what Response needs to know the answers to a request whose id has the
 // token id, good for as long as id is: id itself, or the digest of one that is longer
 // than MostID bytes. A caller chooses how long an id is, and how many of its requests
 // wait for an answer.
-func KeepID(id []byte) []byte {
+func RetainID(id []byte) []byte {
 	if len(id) <= MostID {
 		return id
 	}

@@ -25,14 +25,14 @@ func checkStripped(t *testing.T, r *mcp.Request, body []byte, at []string) {
 	}
 	intent := r.AppendIntent(nil, mcp.Shape{})
 	var inside []string
-	for _, place := range at {
-		if strings.HasPrefix(place, "/arguments/") {
-			inside = append(inside, place)
+	for _, pointer := range at {
+		if strings.HasPrefix(pointer, "/arguments/") {
+			inside = append(inside, pointer)
 		}
 	}
 	var again mcp.Request
 	again.Read(stripped, inside)
-	if again.Kind != mcp.ToolCall || again.KeyInArguments() && !listPlace(inside) {
+	if again.Kind != mcp.ToolCall || again.KeyInArguments() && !listPointer(inside) {
 		t.Fatalf("%q became %q: kind %d, key still there: %v", body, stripped, again.Kind, again.KeyInArguments())
 	}
 	again.Read(stripped, outside(at))
@@ -49,16 +49,16 @@ func checkStripped(t *testing.T, r *mcp.Request, body []byte, at []string) {
 	}
 }
 
-// listPlace reports whether a place may be an element of a list, whose neighbour takes
+// listPointer reports whether a place may be an element of a list, whose neighbour takes
 // its place when it is cut out.
-func listPlace(at []string) bool {
+func listPointer(at []string) bool {
 	return strings.ContainsAny(strings.Join(at, ""), "0123456789")
 }
 
 func outside(at []string) (out []string) {
-	for _, place := range at {
-		if !strings.HasPrefix(place, "/arguments/") {
-			out = append(out, place)
+	for _, pointer := range at {
+		if !strings.HasPrefix(pointer, "/arguments/") {
+			out = append(out, pointer)
 		}
 	}
 	return out

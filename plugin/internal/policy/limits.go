@@ -7,14 +7,14 @@ type limitsGiven map[string]bool
 
 const maxEntries = 65536
 
-// rung is one limit and the name of the level over it.
-type rung struct {
+// nestedLimit is one limit and the name of the level over it.
+type nestedLimit struct {
 	name, over string
 	value      func(*Limits) *int
 }
 
-// ladder is every limit that nests, a level before those under it.
-var ladder = []rung{
+// nestedLimits is every limit that nests, a level before those under it.
+var nestedLimits = []nestedLimit{
 	{"entries", "", func(l *Limits) *int { return &l.Entries }},
 	{"entries_per_principal", "entries", func(l *Limits) *int { return &l.EntriesPerPrincipal }},
 	{"entries_per_scope", "entries_per_principal", func(l *Limits) *int { return &l.EntriesPerScope }},
@@ -28,8 +28,8 @@ var ladder = []rung{
 
 func (r *reader) limits(n canonical.Node, at string, l *Limits) limitsGiven {
 	given := limitsGiven{}
-	table := make([]member, 0, len(ladder)+1)
-	for _, step := range ladder {
+	table := make([]member, 0, len(nestedLimits)+1)
+	for _, step := range nestedLimits {
 		most := maxEntries
 		if step.name == "stored_bytes" || step.name == "reply_bytes" {
 			most = 1 << 30
@@ -50,7 +50,7 @@ func (r *reader) limits(n canonical.Node, at string, l *Limits) limitsGiven {
 // set above it.
 func (r *reader) checkLimits(at string, l *Limits, given limitsGiven) {
 	values := map[string]int{}
-	for _, step := range ladder {
+	for _, step := range nestedLimits {
 		v := step.value(l)
 		if over, nested := values[step.over]; nested && *v > over {
 			if given[step.name] {

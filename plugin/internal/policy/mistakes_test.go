@@ -21,7 +21,7 @@ const (
 	aDuration     = `a duration from "1s" to "24h", such as "5m"`
 	aFreeHeader   = "the name of a header that neither the proxy nor the protocol uses"
 	aLease        = `a duration from "2s" to "10m", such as "5m"`
-	aKeyPlace     = `"header:<name>" or "json:<pointer under /params>"`
+	aKeySource    = `"header:<name>" or "json:<pointer under /params>"`
 	aSource       = `"header:<name>", "metadata:<filter>/<path>", "peer:uri_san", "peer:subject"`
 	aScope        = `"header:<name>", "metadata:<filter>/<path>"`
 	aPointer      = "a JSON Pointer such as /sent_at"
@@ -92,19 +92,19 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"server":7`), "/policies/p/server", "7", "a string of 1 to 128 characters"},
 	{policyWith(`"server":"` + long129 + `"`), "/policies/p/server", shown, "a string of 1 to 128 characters"},
 	{policyWith(`"keys":"header:a"`), "/policies/p/keys", `"header:a"`, "a list"},
-	{policyWith(`"keys":[]`), "/policies/p/keys", "an empty list", "at least one of " + aKeyPlace},
-	{policyWith(`"keys":[7]`), "/policies/p/keys/0", "7", aKeyPlace},
-	{policyWith(`"keys":["header:a",""]`), "/policies/p/keys/1", `""`, aKeyPlace},
-	{policyWith(`"keys":["Idempotency-Key"]`), "/policies/p/keys/0", `"Idempotency-Key"`, aKeyPlace},
-	{policyWith(`"keys":["header:"]`), "/policies/p/keys/0", `"header:"`, aKeyPlace},
-	{policyWith(`"keys":["header:a b"]`), "/policies/p/keys/0", `"header:a b"`, aKeyPlace},
-	{policyWith(`"keys":["header::path"]`), "/policies/p/keys/0", `"header::path"`, aKeyPlace},
-	{policyWith(`"keys":["header:é"]`), "/policies/p/keys/0", `"header:é"`, aKeyPlace},
-	{policyWith(`"keys":["json:/idempotencyKey"]`), "/policies/p/keys/0", `"json:/idempotencyKey"`, aKeyPlace},
-	{policyWith(`"keys":["json:/params"]`), "/policies/p/keys/0", `"json:/params"`, aKeyPlace},
-	{policyWith(`"keys":["json:params/a"]`), "/policies/p/keys/0", `"json:params/a"`, aKeyPlace},
-	{policyWith(`"keys":["json:/params/a~2"]`), "/policies/p/keys/0", `"json:/params/a~2"`, aKeyPlace},
-	{policyWith(`"keys":["json:/params/a~"]`), "/policies/p/keys/0", `"json:/params/a~"`, aKeyPlace},
+	{policyWith(`"keys":[]`), "/policies/p/keys", "an empty list", "at least one of " + aKeySource},
+	{policyWith(`"keys":[7]`), "/policies/p/keys/0", "7", aKeySource},
+	{policyWith(`"keys":["header:a",""]`), "/policies/p/keys/1", `""`, aKeySource},
+	{policyWith(`"keys":["Idempotency-Key"]`), "/policies/p/keys/0", `"Idempotency-Key"`, aKeySource},
+	{policyWith(`"keys":["header:"]`), "/policies/p/keys/0", `"header:"`, aKeySource},
+	{policyWith(`"keys":["header:a b"]`), "/policies/p/keys/0", `"header:a b"`, aKeySource},
+	{policyWith(`"keys":["header::path"]`), "/policies/p/keys/0", `"header::path"`, aKeySource},
+	{policyWith(`"keys":["header:é"]`), "/policies/p/keys/0", `"header:é"`, aKeySource},
+	{policyWith(`"keys":["json:/idempotencyKey"]`), "/policies/p/keys/0", `"json:/idempotencyKey"`, aKeySource},
+	{policyWith(`"keys":["json:/params"]`), "/policies/p/keys/0", `"json:/params"`, aKeySource},
+	{policyWith(`"keys":["json:params/a"]`), "/policies/p/keys/0", `"json:params/a"`, aKeySource},
+	{policyWith(`"keys":["json:/params/a~2"]`), "/policies/p/keys/0", `"json:/params/a~2"`, aKeySource},
+	{policyWith(`"keys":["json:/params/a~"]`), "/policies/p/keys/0", `"json:/params/a~"`, aKeySource},
 	{policyWith(`"principal":"header:x"`), "/policies/p/principal", `"header:x"`, "a list"},
 	{policyWith(`"principal":[7]`), "/policies/p/principal/0", "7", aSource},
 	{policyWith(`"principal":["header:a",[]]`), "/policies/p/principal/1", "an empty list", "at least one of " + aSource},

@@ -36,7 +36,7 @@ func one(t *testing.T, src string) *policy.Policy {
 	return c.Policies[0]
 }
 
-var defaultPlaces = []policy.KeyPlace{
+var defaultKeySources = []policy.KeySource{
 	{Header: "idempotency-key"},
 	{Header: "x-idempotency-key"},
 	{Pointer: "/idempotencyKey"},
@@ -54,7 +54,7 @@ var largeLimits = policy.Limits{
 func TestDefaults(t *testing.T) {
 	want := &policy.Policy{
 		Name:      "p",
-		Keys:      defaultPlaces,
+		Keys:      defaultKeySources,
 		Anonymous: true,
 		Unlisted:  policy.Tool{Match: "*", Guard: policy.GuardOptional, Window: 10 * time.Minute, TTL: 5 * time.Minute},
 		TTL:       5 * time.Minute, Lease: 15 * time.Second, MaxRequestBytes: 983040,
@@ -146,7 +146,7 @@ func TestEveryMember(t *testing.T) {
 	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
 	want := &policy.Policy{
 		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, Server: "payments é",
-		Keys:       []policy.KeyPlace{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},
+		Keys:       []policy.KeySource{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},
 		Principal:  []policy.Principal{{claim("iss"), claim("sub")}, {san}, {subject, {Text: "header:x-user", Header: "x-user"}}},
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},

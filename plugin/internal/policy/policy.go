@@ -56,7 +56,7 @@ type Policy struct {
 	Observe bool   // everything is computed and counted, nothing is refused or edited
 	Server  string // "" = take the virtual host's name and the policy's
 
-	Keys           []KeyPlace
+	Keys           []KeySource
 	HeaderKeysOnly bool // every key place is a header
 
 	Principal []Principal
@@ -139,8 +139,8 @@ type Tool struct {
 	ResultID         string // JSON Pointer into the result, "" = none
 }
 
-// KeyPlace is one place where a key may stand: exactly one member is set.
-type KeyPlace struct {
+// KeySource is one place where a key may stand: exactly one member is set.
+type KeySource struct {
 	Header  string // lower case
 	Pointer string // RFC 6901, below /params
 }

@@ -10,7 +10,7 @@ import (
 
 // The contract's table of presets (section 5), member by member.
 func TestPresets(t *testing.T) {
-	argument := []policy.KeyPlace{{Pointer: "/arguments/idempotency_key"}}
+	argument := []policy.KeySource{{Pointer: "/arguments/idempotency_key"}}
 	base := func(preset policy.Preset) policy.Policy {
 		return policy.Policy{
 			Name: "p", Preset: preset, Anonymous: true,
@@ -20,10 +20,10 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	none := base(policy.NoPreset)
-	none.Keys = defaultPlaces
+	none.Keys = defaultKeySources
 
 	gateway := base(policy.Gateway)
-	gateway.Keys, gateway.HeaderKeysOnly = []policy.KeyPlace{{Header: "idempotency-key"}}, true
+	gateway.Keys, gateway.HeaderKeysOnly = []policy.KeySource{{Header: "idempotency-key"}}, true
 	gateway.BindRequestID, gateway.Session, gateway.RefuseStray = true, true, true
 	gateway.Limits = policy.Limits{
 		Entries: 256, EntriesPerPrincipal: 64, EntriesPerScope: 32, InFlight: 32, InFlightPerPrincipal: 8, InFlightPerScope: 4,
@@ -31,7 +31,7 @@ func TestPresets(t *testing.T) {
 	}
 
 	sep3182 := base(policy.SEP3182)
-	sep3182.Keys = []policy.KeyPlace{{Pointer: "/idempotencyKey"}}
+	sep3182.Keys = []policy.KeySource{{Pointer: "/idempotencyKey"}}
 	sep3182.Reply, sep3182.Advertise = policy.ReplyJSONRPC, true
 
 	derived := base(policy.Derived)

@@ -54,8 +54,8 @@ func defaults(preset Preset) Policy {
 		p.Reply = ReplyToolResult
 	}
 	for _, k := range keys {
-		place, _ := parseKeyPlace(k)
-		p.Keys = append(p.Keys, place)
+		keySource, _ := parseKeySource(k)
+		p.Keys = append(p.Keys, keySource)
 	}
 	return p
 }

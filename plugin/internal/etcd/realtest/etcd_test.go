@@ -163,7 +163,7 @@ func TestLedgerInEtcd(t *testing.T) {
 	}
 	token, a := one.want(1, ttl, false, ledger.First)
 	two.want(1, ttl, false, ledger.RefusedInFlight)
-	one.store.Settle(a.Hold, ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Status: 200, IDStart: 1, IDEnd: 2, Message: []byte("an answer")}})
+	one.store.Settle(a.Lease, ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Status: 200, IDStart: 1, IDEnd: 2, Message: []byte("an answer")}})
 	one.store.Forget(token)
 	var again ledger.Answer
 	both("the settlement", func() bool { _, again = two.ask(1, ttl, false); return again.Verdict != ledger.RefusedInFlight })
@@ -172,7 +172,7 @@ func TestLedgerInEtcd(t *testing.T) {
 	}
 
 	token, a = one.want(2, ttl, false, ledger.First)
-	one.store.Settle(a.Hold, ledger.Outcome{Event: ledger.Release})
+	one.store.Settle(a.Lease, ledger.Outcome{Event: ledger.Release})
 	one.store.Forget(token)
 	both("the release", func() bool { _, again = two.ask(2, ttl, false); return again.Verdict != ledger.RefusedInFlight })
 	if again.Verdict != ledger.First {
@@ -197,16 +197,16 @@ func TestLedgerInEtcd(t *testing.T) {
 		t.Errorf("of a dead worker's call: got verdict %d, want unknown", again.Verdict)
 	}
 	_, taken := two.want(4, ttl, true, ledger.First)
-	if taken.Hold.Attempt != 2 || taken.Hold.Fence <= a.Hold.Fence {
-		t.Errorf("taken over: attempt %d, fence %d after %d", taken.Hold.Attempt, taken.Hold.Fence, a.Hold.Fence)
+	if taken.Lease.Attempt != 2 || taken.Lease.Fence <= a.Lease.Fence {
+		t.Errorf("taken over: attempt %d, fence %d after %d", taken.Lease.Attempt, taken.Lease.Fence, a.Lease.Fence)
 	}
 	// The dead one wakes up, takes a new incarnation, and its settlement is refused.
-	one.store.Settle(a.Hold, ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Message: []byte("late")}})
+	one.store.Settle(a.Lease, ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Message: []byte("late")}})
 	one.until("a verdict", func() bool {
-		return one.store.Settle(a.Hold, ledger.Outcome{Event: ledger.BuryUnknown}) == ledger.Fenced
+		return one.store.Settle(a.Lease, ledger.Outcome{Event: ledger.MarkUnknown}) == ledger.Fenced
 	})
 	two.want(4, ttl, false, ledger.RefusedInFlight)
-	if _, a := one.want(5, ttl, false, ledger.First); a.Hold.Holder == taken.Hold.Holder {
+	if _, a := one.want(5, ttl, false, ledger.First); a.Lease.Holder == taken.Lease.Holder {
 		t.Error("two workers are one holder")
 	}
 

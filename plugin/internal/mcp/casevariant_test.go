@@ -44,8 +44,8 @@ func spellings(word string) []string {
 
 func TestTwinsByASCIICase(t *testing.T) {
 	for word := range besides {
-		for _, twin := range spellings(word) {
-			for _, body := range []string{put(besides[word], twin), put(insteads[word], twin)} {
+		for _, caseVariant := range spellings(word) {
+			for _, body := range []string{put(besides[word], caseVariant), put(insteads[word], caseVariant)} {
 				if r := read(body); r.Kind != mcp.Ambiguous {
 					t.Errorf("%s: kind %d", body, r.Kind)
 				}
@@ -78,7 +78,7 @@ func TestTwinsByUnicodeFolding(t *testing.T) {
 				if folded[c] == letter {
 					want = mcp.Ambiguous
 				}
-				r.Read([]byte(put(body, word[:i]+string(c)+word[i+1:])), places)
+				r.Read([]byte(put(body, word[:i]+string(c)+word[i+1:])), pointers)
 				if r.Kind != want {
 					t.Errorf("%s with %U for %c: kind %d, want %d", word, c, letter, r.Kind, want)
 				}

@@ -9,44 +9,44 @@ import (
 )
 
 const (
-	expectKeyPlace = `"header:<name>" or "json:<pointer under /params>"`
-	expectPointer  = "a JSON Pointer such as /sent_at"
-	expectHeader   = "the name of a header"
+	expectKeySource = `"header:<name>" or "json:<pointer under /params>"`
+	expectPointer   = "a JSON Pointer such as /sent_at"
+	expectHeader    = "the name of a header"
 
 	expectFreeHeader = expectHeader + " that neither the proxy nor the protocol uses"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func (r *reader) keys(n canonical.Node, at string) []KeyPlace {
-	var out []KeyPlace
+func (r *reader) keys(n canonical.Node, at string) []KeySource {
+	var out []KeySource
 	r.each(n, at, func(n canonical.Node, at string) {
 		var s string
-		if !r.text(n, at, expectKeyPlace, 1, 1024, &s) {
+		if !r.text(n, at, expectKeySource, 1, 1024, &s) {
 			return
 		}
-		place, ok := parseKeyPlace(s)
+		keySource, ok := parseKeySource(s)
 		if !ok {
-			r.wrong(n, at, expectKeyPlace)
+			r.wrong(n, at, expectKeySource)
 			return
 		}
-		out = append(out, place)
+		out = append(out, keySource)
 	})
 	if r.doc.Kind(n) == canonical.Array && r.doc.First(n) == canonical.NoNode {
-		r.mistake(at, "an empty list", "at least one of "+expectKeyPlace)
+		r.mistake(at, "an empty list", "at least one of "+expectKeySource)
 	}
 	return out
 }
 
-func parseKeyPlace(s string) (KeyPlace, bool) {
+func parseKeySource(s string) (KeySource, bool) {
 	if name, ok := strings.CutPrefix(s, "header:"); ok {
-		return KeyPlace{Header: strings.ToLower(name)}, isHeaderName(name)
+		return KeySource{Header: strings.ToLower(name)}, isHeaderName(name)
 	}
 	if ptr, ok := strings.CutPrefix(s, "json:"); ok {
 		below, ok := strings.CutPrefix(ptr, "/params/")
-		return KeyPlace{Pointer: "/" + below}, ok && isPointer("/"+below)
+		return KeySource{Pointer: "/" + below}, ok && isPointer("/"+below)
 	}
-	return KeyPlace{}, false
+	return KeySource{}, false
 }
 
 // ArgumentKey gives the name of the argument that carries a key, if the policy reads
@@ -62,7 +62,7 @@ func (p *Policy) ArgumentKey() (name string, ok bool) {
 }
 
 // Places lists where a key may stand, as the configuration writes it.
-func (p *Policy) Places() string {
+func (p *Policy) KeySources() string {
 	texts := make([]string, len(p.Keys))
 	for i, k := range p.Keys {
 		if texts[i] = "header:" + k.Header; k.Header == "" {

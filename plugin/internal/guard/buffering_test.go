@@ -30,8 +30,8 @@ func TestNoBodyNoSign(t *testing.T) {
 				t.Fatal("let go before a sign could come")
 			}
 			g.Tick(w.now)
-			if x.resumed != c.gone || g.holding != untold {
-				t.Fatalf("let go: %v, expected %v; learned %v", x.resumed, c.gone, g.holding)
+			if x.resumed != c.gone || g.buffering != unknownYet {
+				t.Fatalf("let go: %v, expected %v; learned %v", x.resumed, c.gone, g.buffering)
 			}
 			// A body that comes all the same is judged.
 			x.body = []byte(toolCall("1", `{}`))
@@ -70,7 +70,7 @@ func TestStuckWithTrailers(t *testing.T) {
 	x.body = []byte(toolCall("1", `{}`))
 	x.size = 100
 	g.Look()
-	if !x.resumed || g.holding != notHeld {
+	if !x.resumed || g.buffering != notBuffered {
 		t.Fatal("not found stuck")
 	}
 	x.resumed, x.woken = false, 0

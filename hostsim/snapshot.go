@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// Moment is a host at rest, to which it can be brought back: its VMs' memory, what it keeps for them, its store and its clock. It is for
+// Snapshot is a host at rest, to which it can be brought back: its VMs' memory, what it keeps for them, its store and its clock. It is for
 // tests that play many runs from one beginning, of which starting the VMs would take the most time.
-type Moment struct {
+type Snapshot struct {
 	host   *Host
-	vms    []vmMoment // the main thread's first
-	clock  clockMoment
+	vms    []vmSnapshot // the main thread's first
+	clock  clockSnapshot
 	tables map[string]map[string]sharedValue
 	cas    uint32
-	queues queueMoment
+	queues queueSnapshot
 	metric map[metricName]metric
 }
 
-type queueMoment struct {
+type queueSnapshot struct {
 	tokens map[queueName]uint32
 	queues map[uint32]*queue
 	next   uint32
 }
 
-type vmMoment struct {
+type vmSnapshot struct {
 	vm       *vm
 	worker   *worker
 	saved    vm // the fields as they were; maps are copies
@@ -40,19 +40,19 @@ type vmMoment struct {
 
 // Save takes the moment. It is an error unless the host is at rest: no step queued or running, no stream, no callout, no VM that has
 // failed; and unless its clock is a [ManualClock], by itself or embedded in what Config.Clock is.
-func (h *Host) Save() (*Moment, error) {
+func (h *Host) Save() (*Snapshot, error) {
 	clock, err := h.manualClock()
 	if err != nil {
 		return nil, err
 	}
-	m := &Moment{host: h, clock: clock.save()}
+	m := &Snapshot{host: h, clock: clock.save()}
 	for _, w := range h.all() {
 		if err := w.resting(); err != nil {
 			return nil, err
 		}
 		v := w.vm
 		memory, _ := v.mem.Read(0, v.mem.Size())
-		s := vmMoment{vm: v, worker: w, saved: *v, loaded: w.loaded, memory: bytes.Clone(memory),
+		s := vmSnapshot{vm: v, worker: w, saved: *v, loaded: w.loaded, memory: bytes.Clone(memory),
 			contexts: map[uint32]guestContext{}, tickers: map[uint32]ticker{}}
 		s.saved.contexts, s.saved.tickers, s.saved.metrics = maps.Clone(v.contexts), maps.Clone(v.tickers), maps.Clone(v.metrics)
 		for id, c := range v.contexts {
@@ -68,7 +68,7 @@ func (h *Host) Save() (*Moment, error) {
 }
 
 // Sum is a digest of the VMs' memory, for tests that compare hosts.
-func (m *Moment) Sum() []byte {
+func (m *Snapshot) Sum() []byte {
 	h := sha256.New()
 	for i := range m.vms {
 		h.Write(m.vms[i].memory)
@@ -91,7 +91,7 @@ func (w *worker) resting() error {
 // Restore brings the host back. Streams that are open are forgotten: nobody hears of them again. It is an error, and the host of no
 // more use, where a step is queued or running, or a VM is no longer the one that was saved: it has failed, was replaced, or its
 // memory has grown.
-func (h *Host) Restore(m *Moment) error {
+func (h *Host) Restore(m *Snapshot) error {
 	clock, err := h.manualClock()
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (h *Host) Restore(m *Moment) error {
 	return nil
 }
 
-func (s *vmMoment) restore() {
+func (s *vmSnapshot) restore() {
 	v := s.vm
 	before := *v
 	*v = s.saved
@@ -150,8 +150,8 @@ func (s *vmMoment) restore() {
 
 // manual is a clock that can be saved: a ManualClock, or what embeds one.
 type manual interface {
-	save() clockMoment
-	restore(clockMoment)
+	save() clockSnapshot
+	restore(clockSnapshot)
 }
 
 func (h *Host) manualClock() (manual, error) {
@@ -161,17 +161,17 @@ func (h *Host) manualClock() (manual, error) {
 	return nil, errors.New("only a host on a ManualClock can be saved and restored")
 }
 
-func (s *Store) save() (tables map[string]map[string]sharedValue, cas uint32, queues queueMoment, metrics map[metricName]metric) {
+func (s *Store) save() (tables map[string]map[string]sharedValue, cas uint32, queues queueSnapshot, metrics map[metricName]metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metrics = map[metricName]metric{}
 	for n, m := range s.metrics.values {
 		metrics[n] = *m
 	}
-	return cloneTables(s.tables), s.lastCAS, queueMoment{maps.Clone(s.queues.tokens), cloneQueues(s.queues.queues), s.queues.next}, metrics
+	return cloneTables(s.tables), s.lastCAS, queueSnapshot{maps.Clone(s.queues.tokens), cloneQueues(s.queues.queues), s.queues.next}, metrics
 }
 
-func (s *Store) restore(m *Moment) {
+func (s *Store) restore(m *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tables, s.lastCAS = cloneTables(m.tables), m.cas

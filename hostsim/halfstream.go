@@ -2,20 +2,20 @@ package hostsim
 
 import "github.com/tetratelabs/wazero/api"
 
-// lane is one direction of a stream on its way through the filter: headers, then body, then trailers, each of which the
+// halfStream is one direction of a stream on its way through the filter: headers, then body, then trailers, each of which the
 // module may let pass or hold. It mirrors what Envoy's filter manager does around a single filter.
-type lane struct {
+type halfStream struct {
 	s    *stream
 	next sink
 	// credit gives bytes of the body back to their source once they no longer occupy memory that nothing else bounds.
 	release func(n int)
 	// tooLarge answers for a held body beyond the limit.
 	tooLarge func()
-	calls    laneCalls
+	calls    halfStreamCalls
 
 	headers, trailers         *headerMap
 	openHeaders, openTrailers *headerMap // in reach of the module
-	state                     laneState
+	state                     halfStreamState
 	seen                      bool // headers have arrived
 	passed                    bool // headers have gone on
 	ended                     bool // the source has sent its last byte
@@ -29,15 +29,15 @@ type lane struct {
 	chunkOpen bool
 }
 
-type laneCalls struct {
+type halfStreamCalls struct {
 	headersName, bodyName, trailersName string
 	headers, body, trailers             func(*callbacks) api.Function
 }
 
-type laneState uint8
+type halfStreamState uint8
 
 const (
-	flowing laneState = iota
+	flowing halfStreamState = iota
 	// holding: headers, or a part of the body, are held; what follows still goes to the module.
 	holding
 	// halted: nothing reaches the module until it resumes.
@@ -61,7 +61,7 @@ const (
 )
 
 // offer calls the module. What it deferred (resuming, a local reply) has happened when offer returns.
-func (l *lane) offer(name string, f api.Function, args ...uint64) action {
+func (l *halfStream) offer(name string, f api.Function, args ...uint64) action {
 	s := l.s
 	if s.failed {
 		return pass // the reply for a failed VM is on its way: there is no module to ask
@@ -96,14 +96,14 @@ func bit(b bool) uint64 {
 	return 0
 }
 
-func (l *lane) exports() *callbacks {
+func (l *halfStream) exports() *callbacks {
 	if l.s.ctx == nil {
 		return &callbacks{}
 	}
 	return &l.s.ctx.vm.calls
 }
 
-func (l *lane) onHeaders(h *headerMap, end bool) {
+func (l *halfStream) onHeaders(h *headerMap, end bool) {
 	if l.s.done || l.dead {
 		return
 	}
@@ -124,12 +124,12 @@ func (l *lane) onHeaders(h *headerMap, end bool) {
 	}
 }
 
-func (l *lane) passHeaders(end bool) {
+func (l *halfStream) passHeaders(end bool) {
 	l.passed = true
 	l.next.headers(l.headers, end)
 }
 
-func (l *lane) onData(b []byte, end bool) {
+func (l *halfStream) onData(b []byte, end bool) {
 	if l.s.done || l.dead {
 		l.release(len(b))
 		return
@@ -143,7 +143,7 @@ func (l *lane) onData(b []byte, end bool) {
 	l.offerData(b, end, len(b))
 }
 
-func (l *lane) offerData(b []byte, end bool, owed int) {
+func (l *halfStream) offerData(b []byte, end bool, owed int) {
 	if l.buffering {
 		if !l.hold(b, owed) {
 			return
@@ -178,7 +178,7 @@ func (l *lane) offerData(b []byte, end bool, owed int) {
 }
 
 // hold keeps b. The source gets its credit back, since the limit bounds what is held; beyond it the stream is answered, and hold is false.
-func (l *lane) hold(b []byte, owed int) bool {
+func (l *halfStream) hold(b []byte, owed int) bool {
 	l.buffer = append(l.buffer, b...)
 	l.release(owed)
 	if len(l.buffer) > l.s.bufferLimit() {
@@ -188,7 +188,7 @@ func (l *lane) hold(b []byte, owed int) bool {
 	return true
 }
 
-func (l *lane) onTrailers(t *headerMap) {
+func (l *halfStream) onTrailers(t *headerMap) {
 	if l.s.done || l.dead {
 		return
 	}
@@ -198,7 +198,7 @@ func (l *lane) onTrailers(t *headerMap) {
 	}
 }
 
-func (l *lane) offerTrailers() {
+func (l *halfStream) offerTrailers() {
 	l.openTrailers = l.trailers
 	a := l.offer(l.calls.trailersName, l.calls.trailers(l.exports()), uint64(headerCount(l.trailers)))
 	if l.s.done || l.dead {
@@ -217,7 +217,7 @@ func (l *lane) offerTrailers() {
 }
 
 // flush lets go what is held. What the module has not seen, since everything was halted, goes to it first.
-func (l *lane) flush() {
+func (l *halfStream) flush() {
 	unseen := l.state == halted
 	b, owed := l.buffer, l.owed
 	l.state, l.buffer, l.owed = flowing, nil, 0
@@ -250,7 +250,7 @@ func (l *lane) flush() {
 }
 
 // resume is the module's "continue". On a lane that flows it does nothing.
-func (l *lane) resume() {
+func (l *halfStream) resume() {
 	if l.s.done || l.dead || l.state == flowing {
 		return
 	}
@@ -258,14 +258,14 @@ func (l *lane) resume() {
 }
 
 // kill drops what is held and whatever still comes.
-func (l *lane) kill() {
+func (l *halfStream) kill() {
 	l.dead = true
 	l.release(l.owed)
 	l.buffer, l.owed = nil, 0
 }
 
 // body is what the module sees as the body at this moment.
-func (l *lane) body() *[]byte {
+func (l *halfStream) body() *[]byte {
 	if l.buffering {
 		return &l.buffer
 	}
@@ -276,13 +276,13 @@ func (l *lane) body() *[]byte {
 	return &none
 }
 
-var requestCalls = laneCalls{
+var requestCalls = halfStreamCalls{
 	headersName: "proxy_on_request_headers", headers: func(c *callbacks) api.Function { return c.requestHeaders },
 	bodyName: "proxy_on_request_body", body: func(c *callbacks) api.Function { return c.requestBody },
 	trailersName: "proxy_on_request_trailers", trailers: func(c *callbacks) api.Function { return c.requestTrailers },
 }
 
-var responseCalls = laneCalls{
+var responseCalls = halfStreamCalls{
 	headersName: "proxy_on_response_headers", headers: func(c *callbacks) api.Function { return c.responseHeaders },
 	bodyName: "proxy_on_response_body", body: func(c *callbacks) api.Function { return c.responseBody },
 	trailersName: "proxy_on_response_trailers", trailers: func(c *callbacks) api.Function { return c.responseTrailers },

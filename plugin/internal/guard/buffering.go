@@ -2,25 +2,25 @@ package guard
 
 import "slices"
 
-// holding is what is known of the proxy: whether it can hold a request's headers
+// buffering is what is known of the proxy: whether it can hold a request's headers
 // while the body arrives. Where it cannot (Envoy without
 // allow_on_headers_stop_iteration), pausing in headers stops everything, and the body
 // callback never comes. Nothing tells which it is, so the first request finds out.
-type holding uint8
+type buffering uint8
 
 const (
-	untold holding = iota
-	held
-	notHeld
+	unknownYet buffering = iota
+	buffered
+	notBuffered
 )
 
-// holdHeaders holds the request until its body is there, in the way that this proxy
+// bufferHeaders holds the request until its body is there, in the way that this proxy
 // can.
-func (s *Stream) holdHeaders() Action {
-	switch s.g.holding {
-	case held:
+func (s *Stream) bufferHeaders() Action {
+	switch s.g.buffering {
+	case buffered:
 		return Pause
-	case notHeld:
+	case notBuffered:
 		return s.goAhead()
 	}
 	s.sizeAtHead = s.host.TotalSize()
@@ -34,7 +34,7 @@ func (s *Stream) holdHeaders() Action {
 func (s *Stream) bodyCame() {
 	if s.isProbing() {
 		clear(s.g.probing) // nothing is left to find out of any of them
-		s.g.holding = held
+		s.g.buffering = buffered
 	}
 }
 
@@ -76,7 +76,7 @@ func (g *Guard) look(most int) {
 		}
 		s.look()
 	}
-	if g.holding == notHeld {
+	if g.buffering == notBuffered {
 		for s := range g.probing {
 			s.look()
 		}
@@ -120,12 +120,12 @@ func (s *Stream) lookOnce() (a Action) {
 	defer s.contain(&a)
 	// A filter ahead that waits too, such as this one in the same chain, may have let go the
 	// headers when all had come: then nothing more does.
-	if s.g.holding == untold && (s.wholeAtHead || s.host.TotalSize() > s.sizeAtHead) {
-		s.g.holding = notHeld
+	if s.g.buffering == unknownYet && (s.wholeAtHead || s.host.TotalSize() > s.sizeAtHead) {
+		s.g.buffering = notBuffered
 		s.g.log("this proxy does not hold headers while a body is read: the server sees them before the call is judged. Set allow_on_headers_stop_iteration: true where the proxy has it")
 	}
-	bodiless := s.g.holding == untold && s.ticks >= bodilessTicks && s.head.length <= 0
-	if s.g.holding != notHeld && !bodiless {
+	bodiless := s.g.buffering == unknownYet && s.ticks >= bodilessTicks && s.head.length <= 0
+	if s.g.buffering != notBuffered && !bodiless {
 		return Pause
 	}
 	delete(s.g.probing, s)
@@ -138,7 +138,7 @@ func (s *Stream) lookOnce() (a Action) {
 // lost.
 func (s *Stream) goAhead() Action {
 	s.ahead = true
-	s.g.counts.add("", headersNotHeld)
+	s.g.counts.add("", headersNotBuffered)
 	if s.policy.Observe {
 		return Continue
 	}
