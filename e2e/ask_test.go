@@ -45,7 +45,7 @@ type answerSeen struct {
 	Structured map[string]any `json:"structured"`
 }
 
-// officialClients ask questions. The Python client is there in both generations.
+// officialClients ask questions. Python's and TypeScript's are there in both generations.
 var officialClients = []struct {
 	name string
 	ask  func(ctx context.Context, q questions) (answersSeen, error)
@@ -53,7 +53,8 @@ var officialClients = []struct {
 	{"go", askGo},
 	{"python 1.x", func(ctx context.Context, q questions) (answersSeen, error) { return askPython(ctx, tools.Python, q) }},
 	{"python 2.x", func(ctx context.Context, q questions) (answersSeen, error) { return askPython(ctx, tools.Python2, q) }},
-	{"typescript", askTypeScript},
+	{"typescript 1.x", func(ctx context.Context, q questions) (answersSeen, error) { return askTypeScript(ctx, "1", q) }},
+	{"typescript 2.x", func(ctx context.Context, q questions) (answersSeen, error) { return askTypeScript(ctx, "2", q) }},
 }
 
 // askAll asks through every official client, each with questions of its own.
@@ -81,12 +82,12 @@ func askPython(ctx context.Context, python func() (string, error), q questions) 
 	return askScript(exec.CommandContext(ctx, binary, "clients/ask.py"), q)
 }
 
-func askTypeScript(ctx context.Context, q questions) (answersSeen, error) {
+func askTypeScript(ctx context.Context, generation string, q questions) (answersSeen, error) {
 	node, err := tools.NodeTools()
 	if err != nil {
 		return answersSeen{}, err
 	}
-	return askScript(exec.CommandContext(ctx, node.Binary, "clients/ask.mjs", node.Modules), q)
+	return askScript(exec.CommandContext(ctx, node.Binary, "clients/ask.mjs", node.Modules, generation), q)
 }
 
 func askScript(cmd *exec.Cmd, q questions) (seen answersSeen, err error) {

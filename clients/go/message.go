@@ -137,64 +137,87 @@ func lostMessage(id json.RawMessage) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"The answer to this call was lost on its way.","data":{"type":"callonce_answer_lost"}}}`, id)
 }
 
-// streamReader passes an event stream on, byte by byte as it comes, and ends it with
-// an error message when it ends without the call's response. A stream whose server
-// named its events may be taken up again (MCP 2025-11-25), and is left alone.
+// streamReader passes an event stream on, each event once it is whole, and ends it with
+// an error message when it ends without the call's response. (Half an event, passed on,
+// would end the connection of some clients.) A stream whose server named its events may
+// be taken up again (MCP 2025-11-25), and ends as it does.
 type streamReader struct {
 	body    io.ReadCloser
 	id      json.RawMessage
 	attempt *attempt
 
-	line, data []byte
-	named      bool // an event had an id
-	heard      bool
-	rest       *bytes.Reader // what is put at the end
+	pieces  [4096]byte
+	event   []byte // what came of the event that is not whole yet
+	begin   int    // of its last line
+	ready   []byte // not read yet
+	named   bool   // an event had an id
+	heard   bool
+	failure error // what ends the stream after ready
 }
 
 func (s *streamReader) Read(p []byte) (int, error) {
-	if s.rest != nil {
-		return s.rest.Read(p)
+	for len(s.ready) == 0 {
+		if s.failure != nil {
+			return 0, s.failure
+		}
+		n, err := s.body.Read(s.pieces[:])
+		s.scan(s.pieces[:n])
+		if err != nil {
+			s.end(err)
+		}
 	}
-	n, err := s.body.Read(p)
-	s.scan(p[:n])
-	if err == nil || s.heard || s.named {
-		return n, err
-	}
-	s.attempt.lose(fmt.Errorf("the stream ended without a response: %w", err))
-	s.rest = bytes.NewReader(fmt.Appendf(nil, "\n\nevent: message\ndata: %s\n\n", lostMessage(s.id)))
-	if n > 0 {
-		return n, nil
-	}
-	return s.rest.Read(p)
+	n := copy(p, s.ready)
+	s.ready = s.ready[n:]
+	return n, nil
 }
 
 func (s *streamReader) Close() error { return s.body.Close() }
 
-func (s *streamReader) scan(p []byte) {
-	for len(p) > 0 && !s.heard {
-		end := bytes.IndexByte(p, '\n')
-		if end < 0 {
-			s.line = append(s.line, p...)
-			return
-		}
-		s.take(bytes.TrimSuffix(append(s.line, p[:end]...), []byte("\r")))
-		s.line, p = s.line[:0], p[end+1:]
+func (s *streamReader) end(err error) {
+	s.failure = err
+	if err == io.EOF { // a last event may lack its blank line
+		s.scan([]byte("\n\n"))
+	}
+	if !s.heard && !s.named {
+		s.attempt.lose(fmt.Errorf("the stream ended without a response: %w", err))
+		s.ready = fmt.Appendf(s.ready, "event: message\ndata: %s\n\n", lostMessage(s.id))
+		s.failure = io.EOF
 	}
 }
 
-func (s *streamReader) take(line []byte) {
-	name, value, _ := bytes.Cut(line, []byte(":"))
-	value = bytes.TrimPrefix(value, []byte(" "))
-	switch {
-	case len(line) == 0:
-		if m := readMessage(s.data); m.response {
-			s.heard = true
-			s.attempt.hear(m)
+func (s *streamReader) scan(p []byte) {
+	for _, c := range p {
+		s.event = append(s.event, c)
+		if c != '\n' {
+			continue
 		}
-		s.data = s.data[:0]
-	case string(name) == "data":
-		s.data = append(append(s.data, value...), '\n')
-	case string(name) == "id" && len(value) > 0:
-		s.named = true
+		if line := bytes.TrimRight(s.event[s.begin:], "\r\n"); len(line) > 0 {
+			s.begin = len(s.event)
+			continue
+		}
+		s.read()
+		s.ready = append(s.ready, s.event...)
+		s.event, s.begin = s.event[:0], 0
+	}
+}
+
+func (s *streamReader) read() {
+	if s.heard {
+		return
+	}
+	var data []byte
+	for line := range bytes.Lines(s.event) {
+		name, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch {
+		case string(name) == "data":
+			data = append(append(data, value...), '\n')
+		case string(name) == "id" && len(value) > 0:
+			s.named = true
+		}
+	}
+	if m := readMessage(data); m.response {
+		s.heard = true
+		s.attempt.hear(m)
 	}
 }
