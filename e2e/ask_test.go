@@ -38,7 +38,7 @@ type answersSeen struct {
 }
 
 type answerSeen struct {
-	Kind       string         `json:"kind"` // result, tool_error, error, exception, timeout
+	Kind       string         `json:"kind"` // result, tool_error, error, exception, timeout, connection_lost
 	Text       string         `json:"text"`
 	Code       int            `json:"code"`
 	Data       map[string]any `json:"data"`
@@ -114,14 +114,15 @@ func askScript(cmd *exec.Cmd, q questions) (seen answersSeen, err error) {
 const goPatience = 30 * time.Second
 
 func askGo(ctx context.Context, q questions) (seen answersSeen, err error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "callonce-e2e", Version: "1.0.0"}, nil)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: q.URL, HTTPClient: &http.Client{Transport: keyed.Transport{}},
-	}, nil)
+	session, err := connectGo(ctx, q.URL)
 	if err != nil {
 		return seen, err
 	}
-	defer session.Close()
+	defer func() {
+		if session != nil {
+			session.Close()
+		}
+	}()
 	listed, err := session.ListTools(ctx, nil)
 	if err != nil {
 		return seen, err
@@ -132,9 +133,24 @@ func askGo(ctx context.Context, q questions) (seen answersSeen, err error) {
 		seen.Tools[tool.Name] = schema
 	}
 	for _, call := range q.Calls {
-		seen.Calls = append(seen.Calls, callGo(ctx, session, call))
+		answer := callGo(ctx, session, call)
+		if answer.Kind == "exception" {
+			if _, err := session.ListTools(ctx, nil); err != nil {
+				answer.Kind = "connection_lost"
+				session.Close()
+				if session, err = connectGo(ctx, q.URL); err != nil {
+					return seen, err
+				}
+			}
+		}
+		seen.Calls = append(seen.Calls, answer)
 	}
 	return seen, nil
+}
+
+func connectGo(ctx context.Context, url string) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "callonce-e2e", Version: "1.0.0"}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: keyed.Transport{}}}, nil)
 }
 
 func callGo(ctx context.Context, session *mcp.ClientSession, q question) answerSeen {

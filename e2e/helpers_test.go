@@ -174,6 +174,26 @@ func orderGo(ctx context.Context, session *mcp.ClientSession, caller *callonce.C
 	return c
 }
 
+// The helpers' own tests, which need neither an SDK nor a filter.
+func TestHelpersByThemselves(t *testing.T) {
+	clients := filepath.Join(must(t, tools.Root), "clients")
+	node, err := tools.NodeTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	typescript := exec.CommandContext(t.Context(), node.Binary, "--test", filepath.Join(clients, "typescript", "test", "caller.test.mjs"))
+	typescript.Env = append(os.Environ(), "CALLONCE="+must(t, buildTypeScript))
+	for _, cmd := range []*exec.Cmd{
+		typescript,
+		exec.CommandContext(t.Context(), must(t, tools.Python), "-m", "unittest", "discover", filepath.Join(clients, "python", "tests")),
+		exec.CommandContext(t.Context(), "go", "test", "-C", filepath.Join(clients, "go"), "./..."),
+	} {
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", cmd.Args, err, text)
+		}
+	}
+}
+
 // trouble at a server or on the way is ordered by a call's note.
 const (
 	cutBefore = "cut-before" // on the way back to the client, once: nothing arrives

@@ -1,0 +1,151 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	callonce "github.com/callonce/callonce/clients/go"
+	"github.com/callonce/callonce/e2e/payments"
+	"github.com/callonce/callonce/e2e/tools"
+)
+
+// recipe is the filter under hostsim with a policy's members, in front of a server that
+// breaks as ordered, and behind a connection that is cut as ordered.
+func recipe(t *testing.T, members string) (book *payments.Book, url string) {
+	book, server := fragile(t)
+	return book, cutting(t, proxies[0].start(t, server, `{"policies":{"p":{"server":"s","anonymous":true,`+members+`}},"default":"p"}`)) + "/mcp"
+}
+
+const chargeGuarded = `"reply":"tool_result","tools":[{"match":"charge","guard":"required","status_tool":"list_charges"},{"match":"*","guard":"off"}]`
+
+// The OpenAI Agents SDK repeats by itself; with the model's call id as key it may.
+func TestRecipeOpenAIAgents(t *testing.T) {
+	python := must(t, tools.AgentsPython)
+	book, url := recipe(t, chargeGuarded)
+	pay := func(run, note string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), python, "recipes/openai_agents.py", url, run, "ada", note)
+		var told strings.Builder
+		cmd.Stderr = &told
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), "ch_") {
+			t.Fatalf("want a charge, got %v: %s%s", err, out, told.String())
+		}
+		return string(out)
+	}
+	first := pay("run-1", cutWithin) // whose answer is lost, and which the SDK repeats
+	if again := pay("run-1", cutWithin); again != first {
+		t.Errorf("the run taken up again: want %s, got %s", first, again)
+	}
+	if n := book.Count(); n != 1 {
+		t.Errorf("one run: want 1 charge at the server, got %d", n)
+	}
+	pay("run-2", "")
+	if n := book.Count(); n != 2 {
+		t.Errorf("another run: want 2 charges at the server, got %d", n)
+	}
+}
+
+// keyedBy sends a charge with a member of _meta and further arguments, under a new id.
+func keyedBy(t *testing.T, url, meta string, arguments map[string]any) string {
+	t.Helper()
+	args := map[string]any{"customer": "ada", "amount_cents": 1}
+	for name, value := range arguments {
+		args[name] = value
+	}
+	text, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":` + string(text) + `,"_meta":{` + meta + `}}}`
+	resp, answer := send(t, "POST", url, body, "Accept", "application/json, text/event-stream")
+	if resp.StatusCode == http.StatusOK && strings.HasPrefix(answer, "event:") {
+		return "first" // only the server answers with events here
+	}
+	return outcome(resp, answer)
+}
+
+// Claude Code sends the id of the model's tool use with each call. As a key it makes one
+// tool use run once.
+func TestRecipeClaudeCode(t *testing.T) {
+	book, url := recipe(t, `"keys":["json:/params/_meta/claudecode~1toolUseId","header:Idempotency-Key"],"reply":"tool_result","tools":[{"match":"charge","guard":"required"}]`)
+	for _, step := range []struct{ id, want string }{{"toolu_1", "first"}, {"toolu_1", "replay"}, {"toolu_2", "first"}} {
+		if got := keyedBy(t, url, `"claudecode/toolUseId":"`+step.id+`"`, nil); got != step.want {
+			t.Errorf("%s: want %s, got %s", step.id, step.want, got)
+		}
+	}
+	if n := book.Count(); n != 2 {
+		t.Errorf("want 2 charges at the server, got %d", n)
+	}
+}
+
+// n8n puts toolCallId, new with each try, into the arguments. Left out of the fingerprint,
+// it does not make a repeat another call.
+func TestRecipeN8N(t *testing.T) {
+	const guarded = `"reply":"tool_result","tools":[{"match":"charge","guard":"derived","exclude":["/note"]}]`
+	book, url := recipe(t, guarded) // note stands for toolCallId, which this server would refuse
+	for _, step := range []struct{ note, want string }{{"call_1", "first"}, {"call_2", "replay"}} {
+		if got := keyedBy(t, url, "", map[string]any{"note": step.note}); got != step.want {
+			t.Errorf("%s: want %s, got %s", step.note, step.want, got)
+		}
+	}
+	if n := book.Count(); n != 1 {
+		t.Errorf("want 1 charge at the server, got %d", n)
+	}
+}
+
+// A call whose outcome nobody knows is settled by looking for the id that the client
+// made itself (here the customer): it is there, or the call is made anew.
+func TestRecipeSearchThenCreate(t *testing.T) {
+	book, url := recipe(t, chargeGuarded)
+	client := mcp.NewClient(&mcp.Implementation{Name: "callonce-e2e", Version: "1.0.0"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: callonce.Transport{}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	caller := &callonce.Caller{Store: callonce.NewFileStore(filepath.Join(t.TempDir(), "keys.json"))}
+	for _, trouble := range []string{lose, crash, ""} {
+		id := "order-" + trouble
+		create := func(note string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := caller.Do(ctx, id, func(ctx context.Context) error {
+				_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "charge", Arguments: map[string]any{"customer": id, "amount_cents": 1, "note": note}})
+				return err
+			})
+			return err
+		}
+		err := create(trouble)
+		if unknown := errors.Is(err, callonce.ErrReconcileFirst); unknown != (trouble != "") || err != nil && !unknown {
+			t.Fatalf("%q: got %v", trouble, err)
+		}
+		if err != nil {
+			found, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_charges"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(found.StructuredContent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), `"customer":"`+id+`"`) { // it did not run
+				if err := errors.Join(caller.Forget(id), create("")); err != nil {
+					t.Fatalf("%q, made anew: %v", trouble, err)
+				}
+			}
+		}
+		if n := book.CountFor(id); n != 1 {
+			t.Errorf("%q: want 1 charge at the server, got %d", trouble, n)
+		}
+	}
+}
