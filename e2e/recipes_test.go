@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,23 @@ func recipe(t *testing.T, members string) (book *payments.Book, url string) {
 }
 
 const chargeGuarded = `"reply":"tool_result","tools":[{"match":"charge","guard":"required","status_tool":"list_charges"},{"match":"*","guard":"off"}]`
+
+// documented is the filter with the nth configuration of docs/agents.md, in front of a
+// server that takes any argument and counts.
+func documented(t *testing.T, n int) (*recorder, string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(must(t, tools.Root), "docs", "agents.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(string(text), "```json\n")
+	if len(parts) <= n {
+		t.Fatalf("docs/agents.md: want a configuration %d, found %d", n, len(parts)-1)
+	}
+	config, _, _ := strings.Cut(parts[n], "```")
+	server := startRecorder(t)
+	return server, proxies[0].start(t, server.URL, config) + "/mcp"
+}
 
 // The OpenAI Agents SDK repeats by itself; with the model's call id as key it may.
 func TestRecipeOpenAIAgents(t *testing.T) {
@@ -55,51 +73,43 @@ func TestRecipeOpenAIAgents(t *testing.T) {
 	}
 }
 
-// keyedBy sends a charge with a member of _meta and further arguments, under a new id.
-func keyedBy(t *testing.T, url, meta string, arguments map[string]any) string {
+// tellCall sends a charge with members of _meta and further arguments.
+func tellCall(t *testing.T, url, meta, arguments string) string {
 	t.Helper()
-	args := map[string]any{"customer": "ada", "amount_cents": 1}
-	for name, value := range arguments {
-		args[name] = value
-	}
-	text, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":` + string(text) + `,"_meta":{` + meta + `}}}`
-	resp, answer := send(t, "POST", url, body, "Accept", "application/json, text/event-stream")
-	if resp.StatusCode == http.StatusOK && strings.HasPrefix(answer, "event:") {
-		return "first" // only the server answers with events here
-	}
-	return outcome(resp, answer)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"ada"` + arguments + `},"_meta":{` + meta + `}}}`
+	return outcome(send(t, "POST", url, body, "X-User", "ada"))
 }
 
 // Claude Code sends the id of the model's tool use with each call. As a key it makes one
 // tool use run once.
 func TestRecipeClaudeCode(t *testing.T) {
-	book, url := recipe(t, `"keys":["json:/params/_meta/claudecode~1toolUseId","header:Idempotency-Key"],"reply":"tool_result","tools":[{"match":"charge","guard":"required"}]`)
-	for _, step := range []struct{ id, want string }{{"toolu_1", "first"}, {"toolu_1", "replay"}, {"toolu_2", "first"}} {
-		if got := keyedBy(t, url, `"claudecode/toolUseId":"`+step.id+`"`, nil); got != step.want {
-			t.Errorf("%s: want %s, got %s", step.id, step.want, got)
+	server, url := documented(t, 1)
+	for _, step := range []struct{ meta, want string }{
+		{`"claudecode/toolUseId":"toolu_1"`, "first"}, {`"claudecode/toolUseId":"toolu_1"`, "replay"},
+		{`"claudecode/toolUseId":"toolu_2"`, "first"},
+	} {
+		if got := tellCall(t, url, step.meta, ""); got != step.want {
+			t.Errorf("%s: want %s, got %s", step.meta, step.want, got)
 		}
 	}
-	if n := book.Count(); n != 2 {
-		t.Errorf("want 2 charges at the server, got %d", n)
+	if n := server.Runs("charge"); n != 2 {
+		t.Errorf("want 2 runs, got %d", n)
 	}
 }
 
 // n8n puts toolCallId, new with each try, into the arguments. Left out of the fingerprint,
 // it does not make a repeat another call.
 func TestRecipeN8N(t *testing.T) {
-	const guarded = `"reply":"tool_result","tools":[{"match":"charge","guard":"derived","exclude":["/note"]}]`
-	book, url := recipe(t, guarded) // note stands for toolCallId, which this server would refuse
-	for _, step := range []struct{ note, want string }{{"call_1", "first"}, {"call_2", "replay"}} {
-		if got := keyedBy(t, url, "", map[string]any{"note": step.note}); got != step.want {
-			t.Errorf("%s: want %s, got %s", step.note, step.want, got)
+	server, url := documented(t, 2)
+	for _, step := range []struct{ arguments, want string }{
+		{`,"toolCallId":"call_1"`, "first"}, {`,"toolCallId":"call_2"`, "replay"}, {`,"toolCallId":"call_2","amount":2`, "first"},
+	} {
+		if got := tellCall(t, url, "", step.arguments); got != step.want {
+			t.Errorf("%s: want %s, got %s", step.arguments, step.want, got)
 		}
 	}
-	if n := book.Count(); n != 1 {
-		t.Errorf("want 1 charge at the server, got %d", n)
+	if n := server.Runs("charge"); n != 2 {
+		t.Errorf("want 2 runs, got %d", n)
 	}
 }
 

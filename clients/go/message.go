@@ -175,7 +175,7 @@ func (s *streamReader) Close() error { return s.body.Close() }
 
 func (s *streamReader) end(err error) {
 	s.failure = err
-	if err == io.EOF { // a last event may lack its blank line
+	if err == io.EOF && len(s.event) > 0 { // a last event may lack its blank line
 		s.scan([]byte("\n\n"))
 	}
 	if !s.heard && !s.named {

@@ -134,8 +134,8 @@ def _stream(http: Any, response: Any, lost: bytes) -> Any:
                 async for piece in response.aiter_bytes():
                     if whole := events.take(piece):
                         yield whole
-                if whole := events.take(b"\n\n"):  # a last event may lack its blank line
-                    yield whole
+                if events.unended():
+                    yield events.take(b"\n\n")
             except (http.TransportError, OSError):
                 if events.response or events.named:
                     raise
@@ -167,6 +167,10 @@ class _Events:
                 whole += b"".join(self._event)
                 self._event = []
         return whole
+
+    def unended(self) -> bool:
+        """Says whether the last event lacks its blank line, as it may at the end."""
+        return bool(self._line or self._event)
 
     def _read(self) -> None:
         data = []

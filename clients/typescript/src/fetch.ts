@@ -139,8 +139,8 @@ class Events {
 
   /** Returns the events that are whole with this piece; at the end, undefined, what is left. */
   take(piece: Uint8Array | undefined): string {
-    // A last event may lack its blank line.
-    const text = piece ? this.#decoder.decode(piece, { stream: true }) : this.#decoder.decode() + "\n\n";
+    let text = this.#decoder.decode(piece, { stream: piece !== undefined });
+    if (!piece && (this.#line || text || this.#event.length)) text += "\n\n"; // a last event may lack its blank line
     const lines = (this.#line + text).split("\n");
     this.#line = lines.pop() ?? "";
     let whole = "";
