@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,5 +159,64 @@ func TestRecipeSearchThenCreate(t *testing.T) {
 		if n := book.CountFor(id); n != 1 {
 			t.Errorf("%q: want 1 charge at the server, got %d", trouble, n)
 		}
+	}
+}
+
+// steps is a server whose tool "transfer" asks somebody first, and whose tool "start"
+// begins a job that "poll" tells of.
+type steps struct{ asked, moved, started, polled atomic.Int32 }
+
+func (s *steps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var m struct {
+		ID     json.RawMessage
+		Params struct{ Name, RequestState string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	var result string
+	switch p := m.Params; {
+	case p.Name == "transfer" && p.RequestState == "":
+		s.asked.Add(1)
+		result = `{"resultType":"input_required","requestState":"asked","inputRequests":{}}`
+	case p.Name == "transfer":
+		result = fmt.Sprintf(`{"content":[],"structuredContent":{"moved":%d}}`, s.moved.Add(1))
+	case p.Name == "start":
+		result = fmt.Sprintf(`{"content":[],"structuredContent":{"job":%d}}`, s.started.Add(1))
+	default:
+		result = fmt.Sprintf(`{"content":[],"structuredContent":{"polled":%d}}`, s.polled.Add(1))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// A tool that asks somebody runs once for each step, and a repeated start gets the same job.
+func TestRecipeGateAndJob(t *testing.T) {
+	server := &steps{}
+	url := proxies[0].start(t, serveFunc(t, server.ServeHTTP), `{"policies":{"p":{"server":"s","anonymous":true,
+		"tools":[{"match":"poll","guard":"off"},{"match":"*","guard":"required","status_tool":"poll"}]}},"default":"p"}`)
+	for i, step := range []struct{ tool, more, key, want, holds string }{
+		{"transfer", ``, "gate", "first", `"input_required"`},
+		{"transfer", ``, "gate", "first", `"input_required"`}, // asks again: the first question has freed the key
+		{"transfer", `,"requestState":"asked","inputResponses":{"a":1}`, "gate", "first", `"moved":1`},
+		{"transfer", `,"requestState":"asked","inputResponses":{"a":1}`, "gate", "replay", `"moved":1`},
+		{"start", ``, "job", "first", `"job":1`},
+		{"start", ``, "job", "replay", `"job":1`},
+		{"poll", ``, "", "first", `"polled":1`},
+		{"poll", ``, "", "first", `"polled":2`},
+	} {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":{}%s}}`, i, step.tool, step.more)
+		headers := []string{}
+		if step.key != "" {
+			headers = append(headers, callonce.Header, step.key)
+		}
+		resp, answer := send(t, "POST", url, body, headers...)
+		if got := outcome(resp, answer); got != step.want || !strings.Contains(answer, step.holds) {
+			t.Errorf("step %d, %s: want %s with %s, got %s: %s", i, step.tool, step.want, step.holds, got, answer)
+		}
+	}
+	if moved, started := server.moved.Load(), server.started.Load(); moved != 1 || started != 1 {
+		t.Errorf("want one transfer and one job, got %d and %d", moved, started)
 	}
 }
