@@ -54,6 +54,9 @@ func cut(kind, begin string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind)
 		_, _ = io.WriteString(w, begin)
+		if begin != "" {
+			http.NewResponseController(w).Flush() // else it would never leave
+		}
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -134,7 +137,16 @@ func TestDo(t *testing.T) {
 }
 
 func TestLostAnswerIsReadable(t *testing.T) {
-	s := answers(t, cut("text/event-stream", "data: {\n"))
+	for name, answer := range map[string]http.HandlerFunc{
+		"half an event": cut("text/event-stream", "data: {\n"), "half a message": cut("application/json", "{"), "nothing": cut("application/json", ""),
+		"a 502": say(502, "text/html", "bad gateway"),
+	} {
+		t.Run(name, func(t *testing.T) { lostAnswer(t, answer) })
+	}
+}
+
+func lostAnswer(t *testing.T, answer http.HandlerFunc) {
+	s := answers(t, answer)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var seen string
