@@ -194,6 +194,36 @@ func TestHelpersByThemselves(t *testing.T) {
 	}
 }
 
+// The TypeScript helper takes the clients of both generations as they are, without a cast.
+func TestHelperTypes(t *testing.T) {
+	node, err := tools.NodeTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tsc, err := tools.TypeScript()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("clients/types.mts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	err = errors.Join(
+		os.Symlink(node.Modules, filepath.Join(dir, "node_modules")),
+		os.Symlink(filepath.Dir(must(t, buildTypeScript)), filepath.Join(dir, "callonce")),
+		os.WriteFile(filepath.Join(dir, "types.mts"), text, 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), tsc[0], append(tsc[1:], "--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022", "--types", "node", "types.mts")...)
+	cmd.Dir = dir
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %v\n%s", cmd.Args, err, text)
+	}
+}
+
 // trouble at a server or on the way is ordered by a call's note.
 const (
 	cutBefore = "cut-before" // on the way back to the client, once: nothing arrives

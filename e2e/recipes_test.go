@@ -162,6 +162,27 @@ func TestRecipeSearchThenCreate(t *testing.T) {
 	}
 }
 
+// A key in _meta needs nothing but the call; the Python and TypeScript helpers send it so.
+func TestKeyInMeta(t *testing.T) {
+	book, url := recipe(t, chargeGuarded+`,"marker":"meta"`)
+	session, err := connectGo(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	for _, replayed := range []any{nil, true} {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+			Meta: mcp.Meta{"callonce.dev/idempotency-key": "k"}, Name: "charge", Arguments: map[string]any{"customer": "ada", "amount_cents": 1},
+		})
+		if err != nil || result.IsError || result.Meta["callonce.dev/replayed"] != replayed {
+			t.Errorf("want a result, replayed %v, got %+v, %v", replayed, result, err)
+		}
+	}
+	if n := book.Count(); n != 1 {
+		t.Errorf("want 1 charge at the server, got %d", n)
+	}
+}
+
 // steps is a server whose tool "transfer" asks somebody first, and whose tool "start"
 // begins a job that "poll" tells of.
 type steps struct{ asked, moved, started, polled atomic.Int32 }
