@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/callonce/callonce/e2e/keyed"
+	keyed "github.com/callonce/callonce/clients/go"
 	"github.com/callonce/callonce/e2e/tools"
 )
 
@@ -38,14 +38,14 @@ type answersSeen struct {
 }
 
 type answerSeen struct {
-	Kind       string         `json:"kind"` // result, tool_error, error, exception, timeout
+	Kind       string         `json:"kind"` // result, tool_error, error, exception, timeout, connection_lost
 	Text       string         `json:"text"`
 	Code       int            `json:"code"`
 	Data       map[string]any `json:"data"`
 	Structured map[string]any `json:"structured"`
 }
 
-// officialClients ask questions. The Python client is there in both generations.
+// officialClients ask questions. Python's and TypeScript's are there in both generations.
 var officialClients = []struct {
 	name string
 	ask  func(ctx context.Context, q questions) (answersSeen, error)
@@ -53,7 +53,8 @@ var officialClients = []struct {
 	{"go", askGo},
 	{"python 1.x", func(ctx context.Context, q questions) (answersSeen, error) { return askPython(ctx, tools.Python, q) }},
 	{"python 2.x", func(ctx context.Context, q questions) (answersSeen, error) { return askPython(ctx, tools.Python2, q) }},
-	{"typescript", askTypeScript},
+	{"typescript 1.x", func(ctx context.Context, q questions) (answersSeen, error) { return askTypeScript(ctx, "1", q) }},
+	{"typescript 2.x", func(ctx context.Context, q questions) (answersSeen, error) { return askTypeScript(ctx, "2", q) }},
 }
 
 // askAll asks through every official client, each with questions of its own.
@@ -81,12 +82,12 @@ func askPython(ctx context.Context, python func() (string, error), q questions) 
 	return askScript(exec.CommandContext(ctx, binary, "clients/ask.py"), q)
 }
 
-func askTypeScript(ctx context.Context, q questions) (answersSeen, error) {
+func askTypeScript(ctx context.Context, generation string, q questions) (answersSeen, error) {
 	node, err := tools.NodeTools()
 	if err != nil {
 		return answersSeen{}, err
 	}
-	return askScript(exec.CommandContext(ctx, node.Binary, "clients/ask.mjs", node.Modules), q)
+	return askScript(exec.CommandContext(ctx, node.Binary, "clients/ask.mjs", node.Modules, generation), q)
 }
 
 func askScript(cmd *exec.Cmd, q questions) (seen answersSeen, err error) {
@@ -113,14 +114,15 @@ func askScript(cmd *exec.Cmd, q questions) (seen answersSeen, err error) {
 const goPatience = 30 * time.Second
 
 func askGo(ctx context.Context, q questions) (seen answersSeen, err error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "callonce-e2e", Version: "1.0.0"}, nil)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: q.URL, HTTPClient: &http.Client{Transport: keyed.Transport{}},
-	}, nil)
+	session, err := connectGo(ctx, q.URL)
 	if err != nil {
 		return seen, err
 	}
-	defer session.Close()
+	defer func() {
+		if session != nil {
+			session.Close()
+		}
+	}()
 	listed, err := session.ListTools(ctx, nil)
 	if err != nil {
 		return seen, err
@@ -131,9 +133,24 @@ func askGo(ctx context.Context, q questions) (seen answersSeen, err error) {
 		seen.Tools[tool.Name] = schema
 	}
 	for _, call := range q.Calls {
-		seen.Calls = append(seen.Calls, callGo(ctx, session, call))
+		answer := callGo(ctx, session, call)
+		if answer.Kind == "exception" {
+			if _, err := session.ListTools(ctx, nil); err != nil {
+				answer.Kind = "connection_lost"
+				session.Close()
+				if session, err = connectGo(ctx, q.URL); err != nil {
+					return seen, err
+				}
+			}
+		}
+		seen.Calls = append(seen.Calls, answer)
 	}
 	return seen, nil
+}
+
+func connectGo(ctx context.Context, url string) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "callonce-e2e", Version: "1.0.0"}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: keyed.Transport{}}}, nil)
 }
 
 func callGo(ctx context.Context, session *mcp.ClientSession, q question) answerSeen {

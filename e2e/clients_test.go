@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/callonce/callonce/e2e/keyed"
+	keyed "github.com/callonce/callonce/clients/go"
 	"github.com/callonce/callonce/e2e/tools"
 )
 

@@ -15,6 +15,7 @@ require golang.org/x/text v0.43.0 // indirect
 
 require (
 	github.com/callonce/callonce v0.0.0
+	github.com/callonce/callonce/clients/go v0.0.0
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
@@ -26,3 +27,5 @@ require (
 )
 
 tool github.com/modelcontextprotocol/go-sdk/conformance/everything-server
+
+replace github.com/callonce/callonce/clients/go => ../clients/go

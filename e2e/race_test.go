@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	keyed "github.com/callonce/callonce/clients/go"
 	"github.com/callonce/callonce/e2e/envoytest"
-	"github.com/callonce/callonce/e2e/keyed"
 	"github.com/callonce/callonce/e2e/payments"
 )
 

@@ -16,7 +16,13 @@ func Python() (string, error) { return python() }
 // Python2 is Python with the client 2.x, at the versions of tools/requirements-2.txt.
 func Python2() (string, error) { return python2() }
 
+// AgentsPython is Python with the OpenAI Agents SDK, at the versions of
+// tools/requirements-agents.txt.
+func AgentsPython() (string, error) { return agentsPython() }
+
 var (
+	agentsPython = sync.OnceValues(func() (string, error) { return pythonWith("python-agents", "requirements-agents.txt") })
+
 	python  = sync.OnceValues(func() (string, error) { return pythonWith("python", "requirements.txt") })
 	python2 = sync.OnceValues(func() (string, error) { return pythonWith("python-mcp2", "requirements-2.txt") })
 )

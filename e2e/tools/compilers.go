@@ -98,3 +98,14 @@ func AssemblyScript() ([]string, error) {
 	}
 	return []string{node.Binary, filepath.Join(node.Modules, "assemblyscript", "bin", "asc.js")}, nil
 }
+
+// TypeScript returns the beginning of a command line that compiles TypeScript for
+// Node.js, at the versions of tools/package-lock.json; see [NodeTools].
+func TypeScript() ([]string, error) {
+	node, err := NodeTools()
+	if err != nil {
+		return nil, err
+	}
+	types := filepath.Join(node.Modules, "@types")
+	return []string{node.Binary, filepath.Join(node.Modules, "typescript", "bin", "tsc"), "--typeRoots", types}, nil
+}

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
+	keyed "github.com/callonce/callonce/clients/go"
 	"github.com/callonce/callonce/e2e/child"
 	"github.com/callonce/callonce/e2e/hostsimcmd"
-	"github.com/callonce/callonce/e2e/keyed"
 	"github.com/callonce/callonce/e2e/tools"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/callonce/callonce/e2e/keyed"
+	keyed "github.com/callonce/callonce/clients/go"
 )
 
 // call is a tools/call of 400 bytes, and result what the server answers to it.

@@ -1,25 +1,25 @@
-package keyed_test
+package callonce_test
 
 import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
-	"github.com/callonce/callonce/e2e/keyed"
+	callonce "github.com/callonce/callonce/clients/go"
 )
 
 func TestKeyAndAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Keys", r.Header.Get(keyed.Header))
-		w.Header().Set(keyed.ReplayedHeader, "true")
+		w.Header().Set("X-Keys", r.Header.Get(callonce.Header))
+		w.Header().Set(callonce.ReplayedHeader, "true")
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusConflict)
 	}))
 	t.Cleanup(server.Close)
-	client := &http.Client{Transport: keyed.Transport{}}
+	client := &http.Client{Transport: callonce.Transport{}}
 
 	for _, key := range []string{"", "k1"} {
-		ctx, call := keyed.WithKey(t.Context(), key)
+		ctx, call := callonce.WithKey(t.Context(), key)
 		if _, ok := call.Answer(); ok {
 			t.Error("before the call: want no answer")
 		}
@@ -35,10 +35,10 @@ func TestKeyAndAnswer(t *testing.T) {
 		if got := resp.Header.Get("X-Keys"); got != key {
 			t.Errorf("want the server to see the key %q, it saw %q", key, got)
 		}
-		if req.Header.Get(keyed.Header) != "" {
+		if req.Header.Get(callonce.Header) != "" {
 			t.Error("want the caller's own request unchanged")
 		}
-		if answer, ok := call.Answer(); !ok || answer != (keyed.Answer{Status: 409, Replayed: true, RetryAfter: "1"}) {
+		if answer, ok := call.Answer(); !ok || answer != (callonce.Answer{Status: 409, Replayed: true, RetryAfter: "1"}) {
 			t.Errorf("want 409, replayed, 1; got %+v, %t", answer, ok)
 		}
 	}

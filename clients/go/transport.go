@@ -1,10 +1,8 @@
-// Package keyed lets an official MCP client send an idempotency key with a call. No
-// client has a field for it yet; all let one change the HTTP requests that they
-// make, and that is enough.
-package keyed
+package callonce
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"sync"
 )
@@ -18,6 +16,9 @@ const ReplayedHeader = "Idempotency-Replayed"
 // Call is one call's key, and what HTTP answered to it.
 type Call struct {
 	key string
+	// settle lets the transport read what it passes on, and put an error in the place
+	// of an answer that was lost.
+	settle bool
 
 	mu     sync.Mutex
 	answer *Answer
@@ -82,13 +83,73 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if call == nil {
 		return base.RoundTrip(req)
 	}
-	if call.key != "" {
-		req = req.Clone(req.Context())
-		req.Header.Set(Header, call.key)
+	if call.key == "" {
+		resp, err := base.RoundTrip(req)
+		if err == nil {
+			call.note(resp)
+		}
+		return resp, err
 	}
+	if call.settle {
+		return t.settle(base, req, call)
+	}
+	return send(base, req, call)
+}
+
+// send sends a copy that has the key: a RoundTripper must leave the request as it is.
+func send(base http.RoundTripper, req *http.Request, call *Call) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set(Header, call.key)
 	resp, err := base.RoundTrip(req)
 	if err == nil {
 		call.note(resp)
 	}
 	return resp, err
+}
+
+// settle sees to it that a tools/call ends in a message that its client can read: a
+// refusal comes with status 200, since clients differ in what they make of others, and
+// an answer that was lost is an error of that call alone.
+func (t Transport) settle(base http.RoundTripper, req *http.Request, call *Call) (*http.Response, error) {
+	id, isCall, req, err := readCall(req)
+	if err != nil {
+		return nil, err
+	}
+	if !isCall { // a cancellation, say: no key belongs on it
+		return base.RoundTrip(req)
+	}
+	attempt, _ := req.Context().Value(attemptKey{}).(*attempt)
+	resp, err := send(base, req, call)
+	if err != nil {
+		if req.Context().Err() != nil {
+			return nil, err
+		}
+		attempt.lose(err)
+		return lostResponse(req, id), nil
+	}
+	if isStream(resp) {
+		resp.Body = &streamReader{body: resp.Body, id: id, attempt: attempt}
+		return resp, nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		if req.Context().Err() != nil {
+			return nil, err
+		}
+		attempt.lose(err)
+		return lostResponse(req, id), nil
+	}
+	message := readMessage(body)
+	attempt.hear(message)
+	switch {
+	case message.refusal != nil:
+		return response(req, resp.Header, body), nil
+	case message.response:
+	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusRequestTimeout || resp.StatusCode == 499:
+		attempt.lose(statusError(resp.Status))
+		return lostResponse(req, id), nil
+	}
+	resp.Body = bodyOf(body)
+	return resp, nil
 }

@@ -1,0 +1,3 @@
+module github.com/callonce/callonce/clients/go
+
+go 1.26.0
