@@ -1,6 +1,7 @@
 // Package keyed lets an official MCP client send an idempotency key with a call. No
 // client has a field for it yet; all let one change the HTTP requests that they
-// make, and that is enough.
+// make, and that is enough. It knows where a key may stand, and nothing of what becomes
+// of it.
 package keyed
 
 import (
