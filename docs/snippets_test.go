@@ -95,3 +95,30 @@ func TestEveryMetricIsListed(t *testing.T) {
 		}
 	}
 }
+
+// The contract's table of refusals has those that the filter knows, with their numbers and words, and no other.
+func TestRefusalsAreListed(t *testing.T) {
+	known := regexp.MustCompile(`Type: "(\w+)", Status: (\d+), Code: (-\d+), MayHaveRun: "(\w+)", Retry: "(\w+)"`).
+		FindAllStringSubmatch(read(t, "plugin/internal/mcp/refusal.go"), -1)
+	if len(known) < 10 {
+		t.Fatalf("%d refusals found in mcp: does the pattern still fit?", len(known))
+	}
+	contract := read(t, "docs/contract.md")
+	rows := map[string][]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(idempotency_\\w+)` \\| (\\d+).* \\| (-\\d+) \\| `(\\w+)` \\| (.*) \\|$").FindAllStringSubmatch(contract, -1) {
+		rows[row[1]] = row[2:]
+	}
+	types := map[string]bool{}
+	for _, k := range known {
+		types[k[1]] = true
+		row := rows[k[1]]
+		if row == nil || row[0] != k[2] || row[1] != k[3] || row[2] != k[4] || !strings.Contains(row[3], "`"+k[5]+"`") {
+			t.Errorf("docs/contract.md, section 4: %s is %q, the filter has %q", k[1], row, k[2:])
+		}
+	}
+	for name := range rows {
+		if !types[name] {
+			t.Errorf("docs/contract.md, section 4, has %s, which the filter does not know", name)
+		}
+	}
+}
