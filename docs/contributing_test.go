@@ -3,6 +3,7 @@ package docs_test
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,5 +42,40 @@ func TestWhereToAddWhat(t *testing.T) {
 	}
 	if n < 30 {
 		t.Errorf("%d names found: does the pattern still fit?", n)
+	}
+}
+
+// The picture of the house shows folders that are there, and every package that is compiled into the filter.
+func TestTheHouse(t *testing.T) {
+	page := read(t, "CONTRIBUTING.md")
+	_, picture, _ := strings.Cut(page, "\n```\ncanonical/")
+	picture, _, ok := strings.Cut("canonical/"+picture, "\n```\n")
+	if !ok {
+		t.Fatal("CONTRIBUTING.md: no picture of the house that begins with canonical/")
+	}
+	there := map[string]bool{}
+	each(t, ".go", func(file, _ string) {
+		for at := path.Dir(file); at != "."; at = path.Dir(at) {
+			there[at] = true
+		}
+	})
+	there["envoy"] = true
+	shown, top := map[string]bool{}, ""
+	for _, m := range regexp.MustCompile(`(?m)^( *)([a-z0-9/]+)/ {2,}`).FindAllStringSubmatch(picture, -1) {
+		folder := m[2]
+		if m[1] == "" {
+			top = folder
+		} else {
+			folder = path.Join(top, folder)
+		}
+		shown[folder] = true
+		if !there[folder] && !slices.Contains(pending, folder) {
+			t.Errorf("CONTRIBUTING.md shows %s, which is not there", folder)
+		}
+	}
+	for folder := range there {
+		if path.Dir(folder) == "plugin/internal" && !shown[folder] {
+			t.Errorf("CONTRIBUTING.md does not show %s", folder)
+		}
 	}
 }

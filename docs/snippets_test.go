@@ -2,6 +2,8 @@ package docs_test
 
 import (
 	"encoding/json"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,8 +38,8 @@ func TestJSONBlocks(t *testing.T) {
 	}
 }
 
-// pending are commands that another part of the same work brings.
-var pending = []string{"make check", "make mutants", "dist/callonce"}
+// pending are commands and folders that another part of the same work brings.
+var pending = []string{"make check", "make mutants", "dist/callonce", "plugin/cmd/callonce", "plugin/internal/version", "hostsim/serve", "gate"}
 
 // What documents tell people to run is there: targets of make, and what they build in dist.
 func TestCommands(t *testing.T) {
@@ -58,6 +60,15 @@ func TestCommands(t *testing.T) {
 			found++
 			if built := "$(DIST)" + strings.TrimPrefix(name, "dist"); !strings.Contains(makefile, built) && !slices.Contains(pending, name) {
 				t.Errorf("%s: %s, but the Makefile builds no such file", file, name)
+			}
+		}
+	}
+	for file, text := range documents(t) {
+		for _, m := range regexp.MustCompile(`\bgo (?:test|run|build)(?: -\S+)*(?: -C (\S+))?(?: -\S+)* \./([a-z/]*[a-z])`).FindAllStringSubmatch(text, -1) {
+			found++
+			folder := path.Join(m[1], m[2])
+			if files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.go")); err != nil || len(files) == 0 {
+				t.Errorf("%s: %s, but %s is no package", file, m[0], folder)
 			}
 		}
 	}
