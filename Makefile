@@ -37,9 +37,9 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) test -C e2e -count=1 -timeout 60m ./...
 
 .PHONY: bench
-bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger and OF=hostsim measure those
+bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger and OF=hostsim measure those; WRITE=1 keeps the figures in docs/measurements.md
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
-	@exec $(DIST)/bench $(if $(OF),-of $(OF))
+	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(WRITE),-write)
 
 .PHONY: clean
 clean: ## Remove what was built

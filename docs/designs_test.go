@@ -60,7 +60,8 @@ func testExists(t *testing.T, folder, name string) bool {
 	case "conformance":
 		at = filepath.Join("..", "plugin", "conformance")
 	}
-	return contains(t, filepath.Join(at, "*_test.go"), "\nfunc "+name+"(")
+	return contains(t, filepath.Join(at, "*_test.go"), "\nfunc "+name+"(") ||
+		contains(t, filepath.Join(at, "*", "*_test.go"), "\nfunc "+name+"(")
 }
 
 func caseExists(t *testing.T, number string) bool {

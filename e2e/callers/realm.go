@@ -1,5 +1,6 @@
 // Package callers makes the callers of envoy/mtls-jwt.yaml: authorities, client
 // certificates, and tokens of two issuers, with the files by which a proxy checks them.
+// It knows nothing of the filter.
 package callers
 
 import (

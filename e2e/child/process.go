@@ -1,5 +1,5 @@
 // Package child runs the programs that a test or a demo needs beside it (a proxy,
-// a server) and makes sure that none outlives it.
+// a server) and makes sure that none outlives it. It knows nothing of what they do.
 package child
 
 import (

@@ -4,4 +4,6 @@
 //
 // Everything runs on a machine with Go, Python, Node and the registries of their packages, except what is in Rust: that also wants
 // rustup, or a compiler that has the target, and is skipped without.
+//
+// It must not know the filter of this project.
 package foreign

@@ -1,5 +1,5 @@
 // Package hostsimcmd runs "hostsim serve": the filter under the host simulator, as a
-// reverse proxy in front of an MCP server.
+// reverse proxy in front of an MCP server. It knows nothing of what the filter decides.
 package hostsimcmd
 
 import (

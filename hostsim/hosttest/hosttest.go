@@ -1,6 +1,8 @@
 // Package hosttest tests a proxy-wasm filter as net/http/httptest tests a handler: [Start] puts the filter between a server, which
 // is an [http.Handler], and clients of any kind, for as long as one test runs. Whoever needs more than that (hooks, a clock that
 // moves when told, other options of the proxy) fills in the [hostsim.Config], or uses hostsim itself.
+//
+// It knows nothing about any particular filter.
 package hosttest
 
 import (

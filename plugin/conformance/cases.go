@@ -2,7 +2,10 @@
 // repeat tool calls, each boiled down to an input and the right outcome. Every case
 // runs against a Front, a way to put the compiled filter before a server: hostsim
 // here, a real Envoy in the e2e module. A case belongs here when a proxy must show
-// it; what a package shows alone is tested there.
+// it; what a package shows alone is tested there. docs/cases.md tells of all.
+//
+// The cases know HTTP and the filter's configuration. They must not know which host
+// they run on, nor what the filter is made of.
 package conformance
 
 import (

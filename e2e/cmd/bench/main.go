@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/callonce/callonce/e2e/tools"
 )
@@ -71,6 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&plan.requests, "requests", 0, "`NUMBER` of requests in a sample; 0 = 1000, and 400 with -of ledger")
 	flags.IntVar(&plan.connections, "connections", 4, "`NUMBER` of requests at a time")
 	canonical := flags.Bool("canonical", true, "also measure the canonical form, with -of request")
+	kept := flags.Bool("write", false, "put the figures into docs/measurements.md too, with machine, day and commit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -86,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 2
 	}
-	if err := bench(ctx, plan, m, *plugin, *canonical && m.name == "request", stdout); err != nil {
+	if err := bench(ctx, plan, m, *plugin, *canonical && m.name == "request", *kept, args, stdout); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}
@@ -105,7 +107,7 @@ func measurementOf(name string) (measurement, error) {
 	return measurements[i], nil
 }
 
-func bench(ctx context.Context, plan plan, m measurement, plugin string, canonical bool, stdout io.Writer) error {
+func bench(ctx context.Context, plan plan, m measurement, plugin string, canonical, kept bool, args []string, stdout io.Writer) error {
 	root, err := tools.Root()
 	if err != nil {
 		return err
@@ -114,13 +116,21 @@ func bench(ctx context.Context, plan plan, m measurement, plugin string, canonic
 	if _, err := os.Stat(files.plugin); err != nil {
 		return fmt.Errorf("want the compiled filter (make build makes it): %w", err)
 	}
-	if err := m.run(ctx, plan, files, stdout); err != nil {
+	var output strings.Builder
+	out := io.MultiWriter(stdout, &output)
+	fmt.Fprintf(out, "%s\n\n", heading(ctx, root, args, time.Now()))
+	if err := m.run(ctx, plan, files, out); err != nil {
 		return err
 	}
-	if !canonical {
+	if canonical {
+		if err := benchCanonical(ctx, root, out); err != nil {
+			return err
+		}
+	}
+	if !kept {
 		return nil
 	}
-	return benchCanonical(ctx, root, stdout)
+	return write(root, m.name, output.String())
 }
 
 // benchCanonical passes on what the package's own benchmarks print.

@@ -89,7 +89,7 @@ type Metrics interface {
 // identity.
 type Log func(text string)
 
-// The attributes that are read. Paths are Envoy's (facts measured on 1.36 and 1.40).
+// The attributes that are read. Paths are Envoy's (docs/facts.md).
 var (
 	propRouteName   = []string{"xds", "route_name"}
 	propRoutePolicy = []string{"xds", "route_metadata", "filter_metadata", "callonce", "policy"}

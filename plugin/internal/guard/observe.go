@@ -131,7 +131,7 @@ func (c *counts) gauge(server string, m *metric, values ...string) Gauge {
 }
 
 // fullName spells labels as label=.=value;.; in front of the name, which the
-// proxy's stats_tags take apart again (facts measured on Envoy 1.40).
+// proxy's stats_tags take apart again (docs/facts.md).
 func (c *counts) fullName(k countKey) string {
 	var b strings.Builder
 	label := func(name, value string) {

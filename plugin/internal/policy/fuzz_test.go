@@ -78,7 +78,7 @@ func checkMistakes(t *testing.T, src []byte, mistakes policy.Mistakes) {
 	}
 }
 
-// checkConfig wants what config.md says of every configuration that has no mistake.
+// checkConfig wants what docs/configuration.md says of every configuration that has no mistake.
 func checkConfig(t *testing.T, src []byte, config *policy.Config, route string) {
 	for i, p := range config.Policies {
 		l := p.Limits

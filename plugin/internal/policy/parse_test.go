@@ -50,7 +50,7 @@ var largeLimits = policy.Limits{
 	TombstonesPerScope: 256, ReplyBytes: 32768, StoredBytes: 64 << 20,
 }
 
-// config.md's defaults.
+// The defaults of docs/configuration.md.
 func TestDefaults(t *testing.T) {
 	want := &policy.Policy{
 		Name:      "p",

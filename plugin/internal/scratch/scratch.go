@@ -1,6 +1,7 @@
 // Package scratch bounds the buffers that a worker uses again from request to request. A
 // caller chooses how large its request is, and a VM never gives memory back to its host:
-// what one large request made grow would be kept for good.
+// what one large request made grow would be kept for good. It must not know what the
+// buffers hold.
 package scratch
 
 import "unsafe"
