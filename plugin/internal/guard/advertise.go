@@ -180,10 +180,12 @@ func (s *Stream) endAdvert() {
 
 // failAdvert lets go what is held after a fault of our own.
 func (s *Stream) failAdvert() {
-	defer func() { _ = recover() }()
 	a := s.advert
-	s.dropAdvert()
-	if a != nil && a.taken {
+	if a == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	if s.dropAdvert(); a.taken {
 		s.putAdvert(a.buffered)
 	}
 }

@@ -117,7 +117,7 @@ func (s *Stream) look() {
 const bodilessTicks = 2
 
 func (s *Stream) lookOnce() (a Action) {
-	defer s.contain(&a)
+	defer s.contain(request, &a)
 	// A filter ahead that waits too, such as this one in the same chain, may have let go the
 	// headers when all had come: then nothing more does.
 	if s.g.buffering == unknownYet && (s.wholeAtHead || s.host.TotalSize() > s.sizeAtHead) {

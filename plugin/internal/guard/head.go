@@ -51,7 +51,7 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 				h.length = n
 			}
 		case "mcp-method":
-			if h.mcpMethod == "" || value == toolsCall {
+			if h.mcpMethod == "" || value == mcp.ToolsCall {
 				h.mcpMethod = value
 			}
 		}
@@ -71,8 +71,6 @@ func (h *head) size() (n int) {
 	}
 	return n
 }
-
-const toolsCall = "tools/call"
 
 func join(a, b string) string {
 	if a == "" {
@@ -129,7 +127,7 @@ func (s *Stream) keyless() bool {
 func (s *Stream) classify() class {
 	p, h := s.policy, &s.head
 	post, isJSON := h.isPost(), h.isJSON()
-	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
+	noCall := h.mcpMethod != "" && h.mcpMethod != mcp.ToolsCall
 	switch {
 	case !p.MustGuard && !h.keyed && (p.HeaderKeysOnly && !p.Advertise || noCall):
 		return pass

@@ -68,7 +68,7 @@ func TestGatewayEvicts(t *testing.T) {
 	if n := w.count("callonce_evicted_total", "server=.=srv"); n == 0 {
 		t.Error("33 entries in a scope of 32 and nothing was given up")
 	}
-	if got := w.gauges["server=.=srv;.;callonce_youngest_evicted_seconds"]; got != 1 {
+	if got := w.gauges["namespace=.=ns;.;server=.=srv;.;callonce_youngest_evicted_seconds"]; got != 1 {
 		t.Errorf("the youngest one given up: expected 1 second, found %d", got)
 	}
 	call(32).wantReplayed(okResult)

@@ -67,8 +67,7 @@ func (s *Stream) refuseTooLarge() Action {
 // refuseCrowded answers a request that would have to wait. More of them would end the
 // worker's VM, and with it what all others wait for.
 func (s *Stream) refuseCrowded() Action {
-	if !s.g.crowded {
-		s.g.crowded = true
+	if s.g.once.first(remark{topic: aboutMemory}) {
 		s.g.log("the headers of requests whose bodies do not come take all the memory that is for them: others are refused while they do")
 	}
 	return s.refuse(&mcp.Unavailable, "")

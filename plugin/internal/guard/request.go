@@ -25,11 +25,10 @@ func (s *Stream) strayKey(method string) Action {
 func (s *Stream) judge(body []byte) Action {
 	r := &s.g.request
 	defer r.Release()
-	places := s.g.keyPointers(s.policy)
-	r.Read(body, places)
+	r.Read(body, s.policy.Pointers)
 	s.call.id = append(s.call.id[:0], r.ID...)
 	if c := s.head.charset; c == mcp.OtherCharset || c == mcp.LikeASCII && !mcp.IsASCII(body) {
-		r.Doubt("a body whose charset is not UTF-8", body, places)
+		r.Doubt("a body whose charset is not UTF-8", body, s.policy.Pointers)
 	}
 	switch r.Kind {
 	case mcp.Ambiguous:
@@ -73,10 +72,9 @@ func (s *Stream) passAmbiguous(r *mcp.Request, size int) Action {
 // tellAmbiguous says once of each policy that such a body passed, and what was wrong with
 // the first.
 func (g *Guard) tellAmbiguous(p *policy.Policy, defect string) {
-	if g.unkeyed[p.Index] {
+	if !g.once.first(remark{topic: aboutDefect, name: p.Name}) {
 		return
 	}
-	g.unkeyed[p.Index] = true
 	g.log("policy " + strconv.QuoteToASCII(p.Name) + ": " + defect + " and without a key passed unguarded; callonce_ambiguous_total counts them")
 }
 
@@ -94,7 +92,7 @@ func (s *Stream) routingMismatch(r *mcp.Request) string {
 	for _, l := range s.head.lines {
 		switch l[0] {
 		case "mcp-method":
-			if l[1] != toolsCall {
+			if l[1] != mcp.ToolsCall {
 				bad = "Mcp-Method"
 			}
 		case "mcp-name":
@@ -257,7 +255,7 @@ func (s *Stream) oversize(prefix int) Action {
 	if s.head.keyed || p.MustGuard {
 		return s.refuseTooLarge()
 	}
-	noCall := s.head.mcpMethod != "" && s.head.mcpMethod != toolsCall
+	noCall := s.head.mcpMethod != "" && s.head.mcpMethod != mcp.ToolsCall
 	if !noCall && !p.HeaderKeysOnly {
 		defer s.g.request.Release()
 		body, err := s.host.RequestBody(prefix)
@@ -325,7 +323,7 @@ func (s *Stream) answered(a ledger.Answer) {
 }
 
 func (s *Stream) actLate(a ledger.Answer) (act Action) {
-	defer s.contain(&act)
+	defer s.contain(request, &act)
 	return s.act(a)
 }
 

@@ -37,7 +37,7 @@ type readAlong struct {
 // ResponseHeaders is called with the answer's headers; end says that there is no
 // body.
 func (s *Stream) ResponseHeaders(end bool) (a Action) {
-	defer s.containHead(&a)
+	defer s.contain(answerBegins, &a)
 	if s.stage == reading || s.stage == asking {
 		// Answered before the call was judged, by the proxy or by a server that had only the
 		// headers: the body must not follow.
@@ -128,8 +128,8 @@ func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 }
 
 // ResponseBody is called with each chunk as it passes.
-func (s *Stream) ResponseBody(size int, end bool) Action {
-	defer s.containLate()
+func (s *Stream) ResponseBody(size int, end bool) (a Action) {
+	defer s.contain(answerPasses, &a)
 	if s.stage == advertised {
 		return s.passAdvert(size, end)
 	}
@@ -156,8 +156,8 @@ func (s *Stream) ResponseBody(size int, end bool) Action {
 }
 
 // ResponseTrailers ends an answer whose body callback never said so.
-func (s *Stream) ResponseTrailers() Action {
-	defer s.containLate()
+func (s *Stream) ResponseTrailers() (a Action) {
+	defer s.contain(answerPasses, &a)
 	switch s.stage {
 	case advertised:
 		s.endAdvert()
@@ -274,7 +274,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		}
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
-		if id := s.g.response.ResultID(message, ptr); id != "" {
+		if id := s.g.response.ResultID(message, ptr, maxPublished); id != "" {
 			s.state("callonce.result_id", id)
 		}
 	}

@@ -86,7 +86,7 @@ func (s *Stream) Waits() bool { return s.stage == reading || s.stage == asking }
 
 // RequestHeaders is called once; end says that there is no body.
 func (s *Stream) RequestHeaders(end bool) (a Action) {
-	defer s.contain(&a)
+	defer s.contain(request, &a)
 	s.policy = s.g.route(s.host)
 	if s.policy == nil {
 		return s.pass()
@@ -126,7 +126,7 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 
 // RequestBody is called as the body arrives, with the size of what is held so far.
 func (s *Stream) RequestBody(size int, end bool) (a Action) {
-	defer s.contain(&a)
+	defer s.contain(request, &a)
 	switch s.stage {
 	case reading:
 	case watching:
@@ -146,7 +146,7 @@ func (s *Stream) RequestBody(size int, end bool) (a Action) {
 
 // RequestTrailers ends a request whose body callback never said that it ended.
 func (s *Stream) RequestTrailers(size int) (a Action) {
-	defer s.contain(&a)
+	defer s.contain(request, &a)
 	if s.stage != reading {
 		return s.afterJudgement()
 	}
@@ -193,7 +193,8 @@ func (s *Stream) releaseMemory() {
 
 // Done is called when the stream has ended, in whatever way.
 func (s *Stream) Done() {
-	defer s.containLate()
+	var a Action
+	defer s.contain(answerPasses, &a)
 	delete(s.g.probing, s)
 	if s.asked {
 		s.g.leave(s)
@@ -219,42 +220,19 @@ func (s *Stream) leaveLedger() {
 	}
 }
 
-// contain keeps a fault of our own, met before the request went on, to the stream
-// that hit it: a key that it holds is buried, a call that might have run unguarded is
-// refused, anything else goes on.
-func (s *Stream) contain(a *Action) {
-	fault := recover()
-	if fault == nil {
-		return
-	}
-	s.g.fault(fault)
-	was := s.stage
-	s.stage = passing
-	switch {
-	case was == forwarded:
-		s.markUnknown()
-		if *a = Continue; !s.policy.Observe {
-			*a = s.refuseFault()
-		}
-	case was == replied:
-		*a = Pause
-	case was != passing && s.mayBeGuarded():
-		*a = s.refuseFault()
-	default:
-		*a = Continue
-	}
-}
+// phase says what can still be done when a fault of our own is met.
+type phase uint8
 
-func (s *Stream) mayBeGuarded() bool {
-	if s.policy == nil || s.policy.Observe {
-		return false
-	}
-	return s.call.guarded || s.head.keyed || s.policy.MustGuard
-}
+const (
+	request      phase = iota // the request, or our answer in its stead, can be held back
+	answerBegins              // the answer's headers: a refusal can still go out in their place
+	answerPasses              // nothing can be taken back
+)
 
-// containHead is contain for the answer's headers, in whose place a refusal can still
-// go out.
-func (s *Stream) containHead(a *Action) {
+// contain keeps a fault of our own to the stream that met it. A key whose lease it has is
+// marked unknown, since the call may have run; a call that might run unguarded, or whose
+// answer can still be replaced, is refused; anything else goes on as it is.
+func (s *Stream) contain(p phase, a *Action) {
 	fault := recover()
 	if fault == nil {
 		return
@@ -265,30 +243,28 @@ func (s *Stream) containHead(a *Action) {
 	s.failAdvert()
 	if was == forwarded {
 		s.markUnknown()
-		if !s.policy.Observe {
-			*a = s.refuseFault()
-		}
+	}
+	*a = Continue
+	switch {
+	case p == answerPasses:
+	case was == forwarded && !s.policy.Observe:
+		*a = s.refuseFault()
+	case p == request && was == replied:
+		*a = Pause
+	case p == request && was != passing && was != forwarded && s.mayBeGuarded():
+		*a = s.refuseFault()
 	}
 }
 
-// containLate is contain for what comes later still: the answer passes, the key is
-// buried.
-func (s *Stream) containLate() {
-	fault := recover()
-	if fault == nil {
-		return
+// mayBeGuarded reports whether a request could be a call that is to be guarded.
+func (s *Stream) mayBeGuarded() bool {
+	if s.policy == nil || s.policy.Observe {
+		return false
 	}
-	s.g.fault(fault)
-	switch s.stage {
-	case forwarded:
-		s.stage = passing
-		s.markUnknown()
-	case advertised:
-		s.failAdvert()
-	}
+	return s.call.guarded || s.head.keyed || s.policy.MustGuard
 }
 
-// markUnknown ends a hold whose call may have run.
+// markUnknown ends a lease whose call may have run.
 func (s *Stream) markUnknown() {
 	defer func() { _ = recover() }()
 	s.settle(ledger.Outcome{Event: ledger.MarkUnknown})

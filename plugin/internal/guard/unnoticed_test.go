@@ -16,7 +16,7 @@ import (
 func TestYoungestEvicted(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
-	const name = "server=.=srv;.;callonce_youngest_evicted_seconds"
+	const name = "namespace=.=ns;.;server=.=srv;.;callonce_youngest_evicted_seconds"
 	for _, c := range []struct {
 		age  time.Duration
 		want uint64

@@ -44,7 +44,7 @@ func (r *Request) AppendIntent(dst []byte, s Shape) []byte {
 		dst = r.doc.Append(dst, r.doc.Member(r.doc.Root(), "id"))
 		dst = append(dst, ',')
 	}
-	dst = append(dst, `"method":"tools/call","params":{`...)
+	dst = append(dst, `"method":"`+ToolsCall+`","params":{`...)
 	open, argued := len(dst), false
 	for _, m := range r.doc.Sorted(r.params) {
 		name := r.doc.Name(m)

@@ -19,7 +19,8 @@ const (
 	Ambiguous
 )
 
-const toolsCall = "tools/call"
+// ToolsCall is the method that calls a tool.
+const ToolsCall = "tools/call"
 
 // Request is one body, read. It is reused from call to call; Read keeps body.
 type Request struct {
@@ -120,7 +121,7 @@ func (r *Request) readBatch(root canonical.Node) {
 					return
 				}
 				if r.isCall(m) {
-					r.ambiguous("a batch that holds a tools/call")
+					r.ambiguous("a batch that holds a " + ToolsCall)
 					return
 				}
 			case string(name) == "id" && !r.certain(m):
@@ -131,7 +132,7 @@ func (r *Request) readBatch(root canonical.Node) {
 }
 
 func (r *Request) isCall(method canonical.Node) bool {
-	return r.doc.Kind(method) == canonical.String && string(r.doc.Text(method)) == toolsCall
+	return r.doc.Kind(method) == canonical.String && string(r.doc.Text(method)) == ToolsCall
 }
 
 func (r *Request) readMessage(root canonical.Node, pointers []string) {
