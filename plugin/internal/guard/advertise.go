@@ -72,7 +72,7 @@ func (s *Stream) passWith(method string) Action {
 		s.g.counts.add(s.label(), advertsLeftOut)
 		return s.pass()
 	}
-	if !s.ahead && s.host.RemoveRequestHeader("accept-encoding") != nil {
+	if !s.wait.wentAhead() && s.host.RemoveRequestHeader("accept-encoding") != nil {
 		return s.pass()
 	}
 	s.stage, s.head = advertised, head{}

@@ -28,7 +28,7 @@ type Guard struct {
 	buffering buffering
 	once      once
 
-	probing map[*Stream]struct{} // held headers whose body callback has not come yet
+	probing map[*Stream]struct{} // buffered, and their body callback has not come yet
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
 
 	adverts        int // answers that may gain an advert, and have not ended
@@ -204,7 +204,7 @@ func (g *Guard) Tick(now ledger.Mono) {
 		}
 	}()
 	for s := range g.probing {
-		s.ticks++
+		s.wait.ticks++
 	}
 	g.look(len(g.probing))
 	g.goOn()

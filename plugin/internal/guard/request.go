@@ -138,7 +138,7 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		s.publishCall(r)
 		return s.refuse(refusal, detail)
 	}
-	if s.policy.ForwardKey != "" && s.ahead {
+	if s.policy.ForwardKey != "" && s.wait.wentAhead() {
 		if s.g.buffering != notBuffered {
 			return s.refuse(&mcp.Unavailable, "") // gone for want of a sign: the next time there is one
 		}
@@ -395,7 +395,7 @@ func (s *Stream) forwardUnguarded() Action {
 
 // edit makes the changes to a call that goes on.
 func (s *Stream) edit() bool {
-	if !s.ahead && !(s.editHeaders() && s.dropKeys()) {
+	if !s.wait.wentAhead() && !(s.editHeaders() && s.dropKeys()) {
 		return false
 	}
 	if s.call.forward != "" && s.host.SetRequestHeader(s.policy.ForwardKey, s.call.forward) != nil {
@@ -414,7 +414,7 @@ func (s *Stream) editBody() bool {
 	}
 	// The old length would make the proxy wait for bytes that never come. Where the headers
 	// have gone, they went without one.
-	return s.ahead || s.host.SetRequestHeader("content-length", itoa(len(s.call.body))) == nil
+	return s.wait.wentAhead() || s.host.SetRequestHeader("content-length", itoa(len(s.call.body))) == nil
 }
 
 // replay answers with the first answer, under the asking request's id.

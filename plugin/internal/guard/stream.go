@@ -35,13 +35,10 @@ type Stream struct {
 
 	watched []byte // while watching, what has passed of a body that came in pieces
 
-	sizeAtHead  uint64 // what had arrived when the headers came
-	wholeAtHead bool   // and that was all
-	ticks       int    // since then, while nothing tells whether this proxy holds headers
-	ahead       bool   // the headers went on before the body was judged
-	asked       bool   // the ledger was asked; place is where the guard keeps the stream
-	index       int
-	stuck       bool // and they did so only when Look found that they were stuck
+	wait wait // how it waits until its body has been judged
+
+	asked bool // the ledger was asked; index is where the guard keeps the stream
+	index int
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
@@ -77,7 +74,7 @@ func (s *Stream) Reuse(id uint32) {
 // Finished reports whether nothing is left to do: no other callback matters then, not
 // even Done.
 func (s *Stream) Finished() bool {
-	return s.stage == passing && !s.asked && !s.isProbing() && !s.isLate()
+	return s.stage == passing && !s.asked && !s.wait.isLookedAt()
 }
 
 // Waits reports whether the request's headers are needed after this callback: until it
@@ -151,7 +148,7 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 		return s.afterJudgement()
 	}
 	s.bodyCame()
-	if a = s.read(size); a == Continue && s.stuck {
+	if a = s.read(size); a == Continue {
 		return s.later()
 	}
 	return a
@@ -195,11 +192,10 @@ func (s *Stream) releaseMemory() {
 func (s *Stream) Done() {
 	var a Action
 	defer s.contain(answerPasses, &a)
-	delete(s.g.probing, s)
+	s.move(isOver)
 	if s.asked {
 		s.g.leave(s)
 	}
-	delete(s.g.late, s)
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
