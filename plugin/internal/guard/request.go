@@ -255,7 +255,7 @@ func (s *Stream) oversize(prefix int) Action {
 	if s.head.keyed || p.MustGuard {
 		return s.refuseTooLarge()
 	}
-	noCall := s.head.mcpMethod != "" && s.head.mcpMethod != mcp.ToolsCall
+	noCall := s.head.namesOther()
 	if !noCall && !p.HeaderKeysOnly {
 		defer s.g.request.Release()
 		body, err := s.host.RequestBody(prefix)
