@@ -25,6 +25,7 @@ const (
 	stateRefusal   = "callonce.refusal"
 	stateOutcome   = "callonce.outcome"
 	stateMode      = "callonce.mode"
+	stateResult    = "callonce.result_id"
 	stateTaken     = "callonce.key_taken"
 )
 
