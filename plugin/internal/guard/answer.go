@@ -17,7 +17,7 @@ const (
 )
 
 // readAlong is what is known of the answer while it passes. Nothing of it is ever
-// held back from the client.
+// kept from the client.
 type readAlong struct {
 	form    form
 	cap     int // most bytes of a message that is kept
@@ -30,7 +30,7 @@ type readAlong struct {
 	odd     bool // an event was refused by the strict reader
 	settled bool
 	event   ledger.Event // how it was settled
-	fenced  bool         // the hold was lost: no other word of it counts
+	fenced  bool         // the lease was lost: no later settlement of it counts
 	ended   bool         // the proxy said that the answer is whole
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A request without a body gives no sign whether its headers are held. It is let go
+// A request without a body gives no sign whether its headers are buffered. It is let go
 // after a while, alone: nothing was learned from it.
 func TestNoBodyNoSign(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -183,7 +183,7 @@ type entered struct {
 
 func (h entered) Enter() error { *h.n++; return nil }
 
-// While nothing tells whether this proxy holds headers, each request that has only
+// While nothing tells whether this proxy buffers headers, each request that has only
 // headers wakes the filter. Its work must not grow with the square of their number: all
 // else that the worker has to do waits meanwhile.
 func TestManyWithoutABody(t *testing.T) {
@@ -228,7 +228,7 @@ func TestNoLookOnceToldHeld(t *testing.T) {
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
 	g.Tick(w.now)
 	if looks > 0 {
-		t.Errorf("%d looks at requests whose headers are known to be held", looks)
+		t.Errorf("%d looks at requests whose headers are known to be buffered", looks)
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *Stream) act(a ledger.Answer) Action {
 	if s.claimedAhead(a) {
 		return s.guardedAhead()
 	}
-	// Not sooner: until here an instance ahead may have said which key it holds.
+	// Not sooner: until here an instance ahead may have said which key it has claimed.
 	s.state(stateKey, s.call.operation)
 	s.repeated(a)
 	switch {

@@ -51,7 +51,7 @@ var headRules = [...]struct {
 	{3, contentCoded | mustGuard, 0, encoded},
 	{3, contentCoded, onlyHeaders | otherMethod, encoded},
 	{3, contentCoded, 0, pass},
-	// Too long by its own word. Whether one without a key header may hold a key, its beginning
+	// Too long by its own length. Whether one without a key header may carry a key, its beginning
 	// shows (oversize).
 	{3, long | keyed, 0, tooLarge},
 	{3, long | mustGuard, 0, tooLarge},

@@ -82,7 +82,7 @@ func (w *world) Gauge(name string) Gauge { return fakeGauge{w, name} }
 
 func (w *world) Counter(name string) Counter { return fakeCounter{w, name} }
 
-// count sums the counters whose full names hold all parts.
+// count sums the counters whose full names contain all parts.
 func (w *world) count(parts ...string) uint64 {
 	var n uint64
 	for name, v := range w.counts {
@@ -271,7 +271,7 @@ func (h *fakeHost) header(name string) (values []string) {
 	return values
 }
 
-// exchange drives one stream through the callbacks as a proxy that holds headers
+// exchange drives one stream through the callbacks as a proxy that buffers headers
 // does.
 type exchange struct {
 	*fakeHost

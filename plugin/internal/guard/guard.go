@@ -32,7 +32,7 @@ type Guard struct {
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
 
 	adverts        int // answers that may gain an advert, and have not ended
-	advertBuffered int // bytes that they hold
+	advertBuffered int // bytes that they keep
 
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
@@ -125,7 +125,7 @@ func (g *Guard) leave(s *Stream) {
 	g.open, s.asked = g.open[:last], false
 }
 
-// Quotas are what the configuration lets the ledger hold, for its stated maximum.
+// Quotas are what the configuration lets the ledger keep, for its stated maximum.
 func (g *Guard) Quotas() []ledger.Quota {
 	var out []ledger.Quota
 	for _, p := range g.config.Policies {

@@ -24,7 +24,7 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 	case key == nil && guard == policy.GuardRequired:
 		return s.callLacksKey(r)
 	case key == nil && s.policy.ForwardKey != "" && s.keyTakenAhead():
-		// What would be derived must not go on in place of the key that does.
+		// The header must go on with the key that it has, and not with a derived one.
 		return s.guardedAhead()
 	}
 	return s.identify(r, body, key)
@@ -114,7 +114,7 @@ func (s *Stream) keylessCall(r *mcp.Request, body []byte) Action {
 	return s.pass()
 }
 
-// findKey gives the key, nil for none. All places that carry one must agree.
+// findKey gives the key, nil for none. All key sources that carry one must agree.
 func (s *Stream) findKey(r *mcp.Request) ([]byte, *mcp.Refusal) {
 	key, ok := r.Key()
 	if !ok {

@@ -13,7 +13,7 @@ const (
 )
 
 // refuse answers with one of the refusals. detail says more precisely what was wrong
-// and holds nothing that the caller sent. A policy that observes only counts it.
+// and contains nothing that the caller sent. A policy that observes only counts it.
 func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	s.outcome(outcomes[f.Type])
 	s.state(stateRefusal, f.Type)

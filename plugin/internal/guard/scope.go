@@ -141,7 +141,7 @@ func escapeSlashes(s string) string {
 }
 
 // appendIdentity appends the caller's identity as canonical JSON: the list [source,
-// value, …] of the first principal that yields, or the digest of the credentials where
+// value, …] of the first principal that gives one, or the digest of the credentials where
 // the policy takes anonymous callers. detail says what else is wrong where there is none.
 func (s *Stream) appendIdentity(dst []byte) (t []byte, refusal *mcp.Refusal, detail string) {
 	for _, p := range s.policy.Principal {

@@ -15,7 +15,7 @@ var messageRules = [...]struct{ then, cancelled ledger.Event }{
 	mcp.InputRequired: {ledger.Release, ledger.Release},
 	// The server says by itself that it was told to stop.
 	mcp.Cancelled: {ledger.MarkUnknown, ledger.MarkUnknown},
-	// A body that holds no response to the call, or none that can be read for certain.
+	// A body without a response to the call, or none that can be read for certain.
 	mcp.NotOurs:   {ledger.MarkNotReplayable, ledger.MarkUnknown},
 	mcp.Malformed: {ledger.MarkNotReplayable, ledger.MarkUnknown},
 }

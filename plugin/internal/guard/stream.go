@@ -12,7 +12,7 @@ type stage uint8
 const (
 	begun      stage = iota
 	passing          // none of our business, or not any more
-	reading          // headers held, the body is being gathered
+	reading          // headers buffered, the body is being gathered
 	asking           // the ledger was asked and has not answered
 	forwarded        // claimed, sent on; the answer is read along
 	replied          // answered by us
@@ -121,7 +121,7 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	return s.bufferHeaders()
 }
 
-// RequestBody is called as the body arrives, with the size of what is held so far.
+// RequestBody is called as the body arrives, with the size of what is buffered so far.
 func (s *Stream) RequestBody(size int, end bool) (a Action) {
 	defer s.contain(request, &a)
 	switch s.stage {

@@ -63,7 +63,7 @@ func hasCase(c rune) bool {
 }
 
 // Every character with case, and every other below U+3000, in the place of every
-// letter: a twin exactly when simple folding says so. Full folding and locales (İd, ıd)
+// letter: a case variant exactly when simple folding says so. Full folding and locales (İd, ıd)
 // do not count: no JSON decoder uses them.
 func TestTwinsByUnicodeFolding(t *testing.T) {
 	var r mcp.Request
@@ -119,7 +119,7 @@ func TestTwinsThatAreWrittenOtherwise(t *testing.T) {
 	}
 }
 
-// Only the names that a server decodes at that place have twins.
+// Only the names that a server decodes there have case variants.
 func TestNoTwinsElsewhere(t *testing.T) {
 	for _, body := range []string{
 		`{"id":7,"method":"tools/call","Name":1,"ARGUMENTS":2,"JsonRPC":"2.0","params":{"name":"pay"}}`,
@@ -133,7 +133,7 @@ func TestNoTwinsElsewhere(t *testing.T) {
 	}
 }
 
-// A twin at the top level makes any message ambiguous: which method it has is what a
+// A case variant at the top level makes any message ambiguous: which method it has is what a
 // server may see otherwise.
 func TestTwinsOfOtherMessages(t *testing.T) {
 	for _, body := range []string{
@@ -148,6 +148,6 @@ func TestTwinsOfOtherMessages(t *testing.T) {
 		}
 	}
 	if r := read(`{"id":7,"method":"prompts/get","params":{"name":"a","Name":"b"}}`); r.Kind != mcp.Other {
-		t.Errorf("a twin in the params of another method: kind %d", r.Kind)
+		t.Errorf("a case variant in the params of another method: kind %d", r.Kind)
 	}
 }

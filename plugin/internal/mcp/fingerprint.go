@@ -15,7 +15,7 @@ type Shape struct {
 
 // Fingerprint is the SHA-256 over the canonical form of
 // {"method":"tools/call","params":P}, P being all of params but _meta and the key
-// places, with absent, null or [] arguments as {}. buf is scratch; it is returned for
+// sources, with absent, null or [] arguments as {}. buf is scratch; it is returned for
 // reuse. What one Shape excludes stays out until the next Read: a call has one Shape.
 func (r *Request) Fingerprint(buf []byte, s Shape) ([32]byte, []byte) {
 	buf = r.AppendIntent(buf[:0], s)

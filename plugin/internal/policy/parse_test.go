@@ -50,7 +50,7 @@ var largeLimits = policy.Limits{
 	TombstonesPerScope: 256, ReplyBytes: 32768, StoredBytes: 64 << 20,
 }
 
-// config.md's defaults.
+// The defaults of docs/configuration.md.
 func TestDefaults(t *testing.T) {
 	want := &policy.Policy{
 		Name:      "p",
@@ -80,7 +80,7 @@ func TestNoConfiguration(t *testing.T) {
 	}
 }
 
-// every holds every member that this version serves, none at its default.
+// every has every member that this version serves, none at its default.
 const every = `{
 	"namespace": "prod-1.a_B",
 	"store": {"kind": "shared_data"},

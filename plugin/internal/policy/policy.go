@@ -41,7 +41,7 @@ type Config struct {
 	byName map[string]*Policy
 	def    *Policy // nil = off
 
-	warnings []string // of members and what they hold
+	warnings []string // of members and their values
 }
 
 type routeGlob struct {
@@ -156,7 +156,7 @@ type KeySource struct {
 	Pointer string // RFC 6901, below /params
 }
 
-// Source yields one value of an identity or a scope: a header, or one of the proxy's
+// Source gives one value of an identity or a scope: a header, or one of the proxy's
 // attributes.
 type Source struct {
 	Text     string   // as configured; part of the identity, so that a claim never equals a SAN
@@ -165,7 +165,7 @@ type Source struct {
 	Peer     bool     // of the client's certificate: counts only when it was validated
 }
 
-// Principal is a list of sources that must all yield.
+// Principal is a list of sources that must all give a value.
 type Principal []Source
 
 // Tool gives the first entry whose match fits name, else what unlisted tools take.
