@@ -216,7 +216,7 @@ func TestManyWithoutABody(t *testing.T) {
 }
 
 // Once a body has come, nothing is left to find out.
-func TestNoLookOnceToldHeld(t *testing.T) {
+func TestNoLookOnceBuffered(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
 	looks := 0

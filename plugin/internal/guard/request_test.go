@@ -108,7 +108,7 @@ func TestOrderOfDecisions(t *testing.T) {
 }
 
 // What rule 1 passes is not buffered: the headers callback itself lets it go.
-func TestNotHeld(t *testing.T) {
+func TestNotBuffered(t *testing.T) {
 	headerKeys := `{"policies":{"p":{"anonymous":true,"keys":["header:Idempotency-Key"]}},"default":"p"}`
 	for _, c := range []struct {
 		name, config string
@@ -393,7 +393,7 @@ func TestFaults(t *testing.T) {
 }
 
 // A proxy that cannot buffer headers is found out by the first request, and served.
-func TestHeadersNotHeld(t *testing.T) {
+func TestHeadersNotBuffered(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
 	stuck := w.open(g, "idempotency-key", "k")
@@ -436,7 +436,7 @@ func TestHeadersNotHeld(t *testing.T) {
 	}
 }
 
-func TestHeadersHeld(t *testing.T) {
+func TestHeadersBuffered(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()

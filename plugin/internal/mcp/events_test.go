@@ -254,7 +254,7 @@ func TestEventsStop(t *testing.T) {
 }
 
 // However long a line or an event is, no more of it is kept than the cap allows.
-func TestEventsHoldLittle(t *testing.T) {
+func TestEventsKeepLittle(t *testing.T) {
 	for _, c := range []struct {
 		unit     string
 		oversize bool
