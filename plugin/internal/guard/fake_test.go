@@ -138,6 +138,7 @@ type fakeHost struct {
 	gone     bool   // the headers went on: they are out of reach
 
 	unreachable bool // Enter fails
+	fixed       bool // request headers cannot be changed
 }
 
 func (h *fakeHost) in(method string) {
@@ -167,7 +168,9 @@ func (h *fakeHost) RequestBody(size int) ([]byte, error) {
 }
 
 func (h *fakeHost) SetRequestHeader(name, value string) error {
-	h.in("SetRequestHeader")
+	if h.in("SetRequestHeader"); h.fixed {
+		return errors.New("cannot be changed")
+	}
 	_ = h.RemoveRequestHeader(name)
 	h.request = append(h.request, [2]string{strings.Clone(name), strings.Clone(value)})
 	return nil

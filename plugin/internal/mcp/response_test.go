@@ -275,3 +275,21 @@ func TestEventOfMessage(t *testing.T) {
 		}
 	}
 }
+
+// A server says in two ways that it was told to stop. Other errors are outcomes.
+func TestCancelledErrors(t *testing.T) {
+	for error, want := range map[string]mcp.Answer{
+		`{"code":-32800,"message":"x"}`:                  mcp.Cancelled,
+		`{"code":-32800.0}`:                              mcp.Cancelled,
+		`{"code":0,"message":"Request cancelled"}`:       mcp.Cancelled,
+		`{"message":"Request c\u0061ncelled","code":0}`:  mcp.Cancelled,
+		`{"code":1,"message":"Request cancelled"}`:       mcp.Failed,
+		`{"code":0,"message":"Request cancelled again"}`: mcp.Failed,
+		`{"code":-32801,"message":"Request cancelled"}`:  mcp.Failed,
+	} {
+		var r mcp.Response
+		if got := r.Read([]byte(`{"jsonrpc":"2.0","id":7,"error":`+error+`}`), []byte("7")); got != want {
+			t.Errorf("%s: %d, want %d", error, got, want)
+		}
+	}
+}
