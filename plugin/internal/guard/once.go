@@ -15,9 +15,8 @@ const (
 	topics
 )
 
-// mostRemarks bounds what is said of a topic: where an entry of a route's metadata, which is
-// no part of our configuration, is what it is about, by a number; where it is a policy or
-// a source, by the configuration.
+// mostRemarks bounds how often each topic is spoken of. What it is about comes from our own
+// configuration, which bounds it too, but for the metadata of routes.
 var mostRemarks = [topics]int{aboutRoute: 16, aboutIdentity: 4096, aboutValue: 4096, aboutDefect: 4096, aboutMemory: 1, aboutTwoFilters: 1}
 
 // remark is one thing to say: the topic, and what it is about.
