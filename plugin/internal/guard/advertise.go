@@ -13,7 +13,7 @@ import (
 // bytes. A longer one passes as it came.
 const maxAdvertised = 1 << 20
 
-// mostAdvertBuffered bounds, softly, what all such answers together hold in this VM, in
+// mostAdvertBuffered bounds, softly, what all such answers together keep in this VM, in
 // bytes, and mostAdverts how many there are. A server chooses how slowly it answers.
 // What comes beyond passes as it came, and is counted.
 const (
@@ -21,7 +21,7 @@ const (
 	mostAdverts        = 1024
 )
 
-// maxPausedUnframed is the most that is held, in bytes, while the proxy is told to
+// maxPausedUnframed is the most that is buffered, in bytes, while the proxy is told to
 // pause, where its chunks may be longer than what it buffers (see advertising.frames).
 const maxPausedUnframed = 2 << 10
 
@@ -29,14 +29,14 @@ const maxPausedUnframed = 2 << 10
 // event goes on with its last line, a JSON body with its last byte.
 //
 // Trailers may end an answer, and a body callback, which alone can put bytes on their
-// way, does not follow. So the proxy is told to pause while something is held, with an
+// way, does not follow. So the proxy is told to pause while something is buffered, with an
 // empty buffer: what pauses can be filled and let go by the trailers too.
 type advertising struct {
 	advert   mcp.Advert
 	form     form
 	buffered []byte
 	whole    int // bytes of it that are whole events
-	known    int // bytes behind these that are known to hold no event's end
+	known    int // bytes behind these that are known to contain no event's end
 	value    mcp.Value
 	expect   int // Content-Length, -1 = not given
 	got      int
@@ -45,9 +45,9 @@ type advertising struct {
 	// up to 128 KiB at once, whatever it may buffer, and answers a chunk that is over that
 	// limit, when it pauses, with a reset (Envoy's source; not measured).
 	frames  bool
-	counted int  // bytes of held that the guard has counted
+	counted int  // bytes of buffered that the guard has counted
 	paused  bool // the proxy pauses, and its buffer is empty
-	taken   bool // the chunk that is passing is in held
+	taken   bool // the chunk that is passing is in buffered
 }
 
 // advertises gives the method, "" where the policy adds nothing to its answers. What it
@@ -72,7 +72,7 @@ func (s *Stream) passWith(method string) Action {
 		s.g.counts.add(s.label(), advertsLeftOut)
 		return s.pass()
 	}
-	if !s.ahead && s.host.RemoveRequestHeader("accept-encoding") != nil {
+	if !s.wait.wentAhead() && s.host.RemoveRequestHeader("accept-encoding") != nil {
 		return s.pass()
 	}
 	s.stage, s.head = advertised, head{}
@@ -146,7 +146,7 @@ func (s *Stream) passAdvert(size int, end bool) Action {
 	if size > 0 {
 		chunk, err := s.host.ResponseBody(size)
 		if err != nil || len(chunk) != size {
-			s.dropAdvert() // what is held cannot be put before it: the chunk was not read
+			s.dropAdvert() // what is buffered cannot be put before it: the chunk was not read
 			return Continue
 		}
 		a.buffered = append(a.buffered, chunk...)
@@ -166,7 +166,7 @@ func (s *Stream) passAdvert(size int, end bool) Action {
 	return Action(a.paused)
 }
 
-// endAdvert lets go what is held when trailers end the answer.
+// endAdvert lets go what is buffered when trailers end the answer.
 func (s *Stream) endAdvert() {
 	paused := s.advert.paused
 	switch out := s.advertPart(true); {
@@ -178,12 +178,14 @@ func (s *Stream) endAdvert() {
 	}
 }
 
-// failAdvert lets go what is held after a fault of our own.
+// failAdvert lets go what is buffered after a fault of our own.
 func (s *Stream) failAdvert() {
-	defer func() { _ = recover() }()
 	a := s.advert
-	s.dropAdvert()
-	if a != nil && a.taken {
+	if a == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	if s.dropAdvert(); a.taken {
 		s.putAdvert(a.buffered)
 	}
 }
@@ -194,7 +196,7 @@ func (s *Stream) putAdvert(out []byte) {
 	}
 }
 
-// advertPart takes what can go on out of what is held.
+// advertPart takes what can go on out of what is buffered.
 func (s *Stream) advertPart(end bool) (out []byte) {
 	a := s.advert
 	if s.isAdvertTooLong() {
@@ -214,7 +216,7 @@ func (s *Stream) advertPart(end bool) (out []byte) {
 	return out
 }
 
-// isAdvertTooLong reports whether what is held is more than is held of one answer, or of
+// isAdvertTooLong reports whether what is buffered is more than may be of one answer, or of
 // all.
 func (s *Stream) isAdvertTooLong() bool {
 	s.countAdvert()

@@ -43,7 +43,7 @@ func TestAdvertise(t *testing.T) {
 				n := min(len(rest), 1+len(c.body)/9)
 				x.chunk, rest = []byte(rest[:n]), rest[n:]
 				if x.stream.ResponseBody(n, false) == Pause {
-					t.Fatal("an answer was held back in the proxy")
+					t.Fatal("an answer was left in the proxy")
 				}
 				got += string(x.chunk)
 			}
@@ -73,7 +73,7 @@ func TestAdvertiseOnAStreamUsedAgain(t *testing.T) {
 	x.request = append(x.request, [2]string{"mcp-method", "tools/list"})
 	x.stream.Reuse(streams + 2)
 	if x.stream.RequestHeaders(false) != Continue {
-		t.Fatal("a list was held")
+		t.Fatal("a list was buffered")
 	}
 	x.begin(200, "application/json")
 	x.chunk = []byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"charge","inputSchema":{"type":"object"}}]}}`)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A request without a body gives no sign whether its headers are held. It is let go
+// A request without a body gives no sign whether its headers are buffered. It is let go
 // after a while, alone: nothing was learned from it.
 func TestNoBodyNoSign(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -82,13 +82,96 @@ func TestStuckWithTrailers(t *testing.T) {
 		t.Errorf("resumed %v, %v", x.resumed, x.state)
 	}
 	gone := w.open(g, "idempotency-key", "k2")
-	gone.stream.stuck = true
 	gone.body = x.body
 	gone.stream.RequestHeaders(false)
+	gone.stream.wait.state = stuck
 	gone.stream.RequestTrailers(len(gone.body))
 	gone.stream.Done()
 	if len(g.late) > 0 {
 		t.Error("a stream that ended is still to be resumed")
+	}
+}
+
+// Each callback takes a request that waits where this table says, whatever state it is in.
+func TestWaiting(t *testing.T) {
+	body := toolCall("1", `{}`)
+	begin := func(g *Guard, x *exchange) { x.body, x.size = []byte(body), 10; x.stream.RequestHeaders(false) }
+	arrive := func(g *Guard, x *exchange) { x.size += 100; g.Look() }
+	end := func(g *Guard, x *exchange) { x.stream.RequestTrailers(len(body)) }
+	reach := [waitStates][]func(*Guard, *exchange){
+		notWaiting: {},
+		probing:    {begin},
+		ahead:      {func(g *Guard, _ *exchange) { g.buffering = notBuffered }, begin},
+		stuck:      {begin, arrive},
+		late:       {begin, arrive, end},
+	}
+	const none = waitStates // does not happen
+	callbacks := []struct {
+		name string
+		call func(*Guard, *exchange)
+		next [waitStates]waitState
+	}{
+		{"headers", begin, [...]waitState{probing, none, none, none, none}},
+		{"a part of the body", func(_ *Guard, x *exchange) { x.stream.RequestBody(5, false) }, [...]waitState{notWaiting, notWaiting, ahead, stuck, none}},
+		{"the body", func(_ *Guard, x *exchange) { x.stream.RequestBody(len(body), true) }, [...]waitState{notWaiting, notWaiting, ahead, stuck, none}},
+		{"trailers", end, [...]waitState{notWaiting, notWaiting, ahead, late, none}},
+		{"more arrives", arrive, [...]waitState{notWaiting, stuck, ahead, stuck, notWaiting}},
+		{"a tick", func(g *Guard, _ *exchange) { g.Tick(0) }, [...]waitState{notWaiting, probing, ahead, stuck, notWaiting}},
+		{"ticks", func(g *Guard, _ *exchange) { g.Tick(0); g.Tick(0) }, [...]waitState{notWaiting, stuck, ahead, stuck, notWaiting}},
+		{"another's body", func(g *Guard, x *exchange) { x.w.send(g, body, "idempotency-key", "other").stream.Done() }, [...]waitState{notWaiting, notWaiting, ahead, stuck, late}},
+		{"out of reach", func(g *Guard, x *exchange) { x.unreachable = true; g.Tick(0) }, [...]waitState{notWaiting, notWaiting, ahead, stuck, notWaiting}},
+		{"the end", func(_ *Guard, x *exchange) { x.stream.Done() }, [waitStates]waitState{}},
+	}
+	for from := range waitStates {
+		for _, c := range callbacks {
+			if c.next[from] == none {
+				continue
+			}
+			w := newWorld(t)
+			g := w.worker(plain)
+			x := w.open(g, "idempotency-key", "k")
+			for _, step := range reach[from] {
+				step(g, x)
+			}
+			if x.stream.wait.state != from {
+				t.Fatalf("state %d was not reached, but %d", from, x.stream.wait.state)
+			}
+			resumed := x.resumed
+			x.resumed = false
+			c.call(g, x)
+			got := x.stream.wait.state
+			if got != c.next[from] {
+				t.Errorf("state %d, %s: state %d, want %d", from, c.name, got, c.next[from])
+			}
+			if (len(g.probing) == 1) != (got == probing) || (len(g.late) == 1) != (got == late) {
+				t.Errorf("state %d, %s: %d are looked at for a sign, %d to go on", from, c.name, len(g.probing), len(g.late))
+			}
+			letGo := from == probing && got == stuck || from == late && got == notWaiting && c.name != "the end" && !x.unreachable
+			if x.resumed != letGo {
+				t.Errorf("state %d, %s: resumed %v (before %v)", from, c.name, x.resumed, resumed)
+			}
+		}
+	}
+}
+
+// Every event has its row in every state: what is over takes no further part.
+func TestWaitTable(t *testing.T) {
+	for from := range waitStates {
+		for ev := range waitEvents {
+			to := waits[from][ev]
+			switch {
+			case to == from:
+			case ev == isOver && to == notWaiting:
+			case from == notWaiting && (ev == probes && to == probing || ev == goesAhead && to == ahead):
+			case from == probing && (ev == bodyComes && to == notWaiting || ev == foundStuck && to == stuck):
+			case from == stuck && ev == endsLate && to == late:
+			default:
+				t.Errorf("state %d, event %d: state %d", from, ev, to)
+			}
+		}
+		if waits[from][isOver] != notWaiting {
+			t.Errorf("state %d does not end", from)
+		}
 	}
 }
 
@@ -100,7 +183,7 @@ type entered struct {
 
 func (h entered) Enter() error { *h.n++; return nil }
 
-// While nothing tells whether this proxy holds headers, each request that has only
+// While nothing tells whether this proxy buffers headers, each request that has only
 // headers wakes the filter. Its work must not grow with the square of their number: all
 // else that the worker has to do waits meanwhile.
 func TestManyWithoutABody(t *testing.T) {
@@ -133,7 +216,7 @@ func TestManyWithoutABody(t *testing.T) {
 }
 
 // Once a body has come, nothing is left to find out.
-func TestNoLookOnceToldHeld(t *testing.T) {
+func TestNoLookOnceBuffered(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
 	looks := 0
@@ -145,7 +228,7 @@ func TestNoLookOnceToldHeld(t *testing.T) {
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
 	g.Tick(w.now)
 	if looks > 0 {
-		t.Errorf("%d looks at requests whose headers are known to be held", looks)
+		t.Errorf("%d looks at requests whose headers are known to be buffered", looks)
 	}
 }
 

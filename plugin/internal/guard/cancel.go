@@ -5,7 +5,7 @@ import (
 	"github.com/callonce/callonce/plugin/internal/mcp"
 )
 
-// A client that gives up a call may say so in a notification, on another connection and
+// A client that abandons a call may say so in a notification, on another connection and
 // to another worker, before it leaves. What the server then answers is no outcome: it may
 // have stopped anywhere. So the cancellation is marked, before the server hears of it,
 // and an answer that is no result counts as none where the mark is there.
@@ -15,7 +15,7 @@ const mostWatched = 8 << 10
 
 // watch lets a request go on of which a policy needs nothing. Where calls of the policy
 // are in flight, in whatever worker, it looks for a cancellation in the body while that
-// passes: nothing is held. What the headers say must be taken now; once they have gone on
+// passes: nothing is buffered. What the headers say must be taken now; once they have gone on
 // they are out of reach.
 func (s *Stream) watch(end bool) Action {
 	if !end && s.g.marks.Runs(s.policy.Name) && s.mayCancel() {

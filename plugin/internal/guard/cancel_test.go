@@ -18,7 +18,7 @@ const (
 )
 
 // release is plain for a tool whose errors free the key, and keyed in headers only: what
-// passes is not held.
+// passes is not buffered.
 const (
 	release    = `{"namespace":"ns","policies":{"p":{"server":"srv","principal":["header:x-user"],"anonymous":true,"limits":{"reply_bytes":2000},"tools":[{"match":"*","on_tool_error":"release"}]}},"default":"p"}`
 	headerKeys = `{"namespace":"ns","policies":{"p":{"server":"srv","keys":["header:idempotency-key"],"principal":["header:x-user"],"anonymous":true,"tools":[{"match":"*","on_tool_error":"release"}]}},"default":"p"}`
@@ -174,7 +174,7 @@ func cancelHeaders(others []string) []string {
 }
 
 // inPieces gives headers and a body in pieces of so many bytes, 0 for whole, its end as a
-// callback of its own. What passes is not gathered; what is held is.
+// callback of its own. What passes is not gathered; what is buffered is.
 func (x *exchange) inPieces(body string, size int) {
 	if size == 0 {
 		size = len(body)
@@ -221,7 +221,7 @@ func TestMarksDoNotLast(t *testing.T) {
 		x.answer(200, "application/json", toolError)
 	}
 	// With no call in flight a cancellation leaves nothing. (Until the next tick a worker
-	// keeps a few places of those that were.)
+	// keeps the room of a few of those that were.)
 	g.Tick(w.now)
 	keys := len(w.memory.values)
 	for _, id := range []string{"7", "8", "9"} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// relay is what a proxy does with a response's body around one filter: what it holds
+// relay is what a proxy does with a response's body around one filter: what it buffers
 // while it is told to pause, it shows again with what comes, and to the trailers.
 type relay struct {
 	*exchange
@@ -229,7 +229,7 @@ func TestSettledAtEveryEnd(t *testing.T) {
 	}
 }
 
-// What answers that gain an advert hold together is bounded, and so is their number. More
+// What answers that gain an advert buffer together is bounded, and so is their number. More
 // pass as they came, and are counted.
 func TestAdvertsAreBounded(t *testing.T) {
 	w := newWorld(t)

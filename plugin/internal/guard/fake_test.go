@@ -82,7 +82,7 @@ func (w *world) Gauge(name string) Gauge { return fakeGauge{w, name} }
 
 func (w *world) Counter(name string) Counter { return fakeCounter{w, name} }
 
-// count sums the counters whose full names hold all parts.
+// count sums the counters whose full names contain all parts.
 func (w *world) count(parts ...string) uint64 {
 	var n uint64
 	for name, v := range w.counts {
@@ -136,6 +136,9 @@ type fakeHost struct {
 	bodyGone bool   // the response's body cannot be changed any more
 	panicsIn string // name of the method that panics once
 	gone     bool   // the headers went on: they are out of reach
+
+	unreachable bool // Enter fails
+	fixed       bool // request headers cannot be changed
 }
 
 func (h *fakeHost) in(method string) {
@@ -165,7 +168,9 @@ func (h *fakeHost) RequestBody(size int) ([]byte, error) {
 }
 
 func (h *fakeHost) SetRequestHeader(name, value string) error {
-	h.in("SetRequestHeader")
+	if h.in("SetRequestHeader"); h.fixed {
+		return errors.New("cannot be changed")
+	}
 	_ = h.RemoveRequestHeader(name)
 	h.request = append(h.request, [2]string{strings.Clone(name), strings.Clone(value)})
 	return nil
@@ -250,8 +255,15 @@ func (h *fakeHost) Reply(status int, headers [][2]string, body []byte) error {
 func (h *fakeHost) Crowded() bool     { return h.crowded }
 func (h *fakeHost) Resume() error     { h.resumed = true; return nil }
 func (h *fakeHost) TotalSize() uint64 { return h.size }
-func (h *fakeHost) Enter() error      { return nil }
-func (h *fakeHost) Wake()             { h.woken++ }
+
+func (h *fakeHost) Enter() error {
+	if h.unreachable {
+		return errors.New("out of reach")
+	}
+	return nil
+}
+
+func (h *fakeHost) Wake() { h.woken++ }
 
 func (h *fakeHost) header(name string) (values []string) {
 	for _, l := range h.request {
@@ -262,7 +274,7 @@ func (h *fakeHost) header(name string) (values []string) {
 	return values
 }
 
-// exchange drives one stream through the callbacks as a proxy that holds headers
+// exchange drives one stream through the callbacks as a proxy that buffers headers
 // does.
 type exchange struct {
 	*fakeHost

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"runtime"
-	"slices"
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
@@ -18,7 +17,6 @@ type Guard struct {
 	marks     ledger.Marks
 	counts    counts
 	log       Log
-	places    [][]string // of each policy by its index, the pointers among its keys
 	waiting   map[ledger.Token]*Stream
 	now       func() ledger.Mono
 	digest    func(text []byte) uint64 // of a principal or a scope, for counting
@@ -28,18 +26,13 @@ type Guard struct {
 	looked    int                      // streams that searches have looked at, ever
 	tokens    uint32
 	buffering buffering
-	crowded   bool // said once that there was no memory for a request to wait
-	twice     bool // said once that an instance ahead had claimed a call
+	once      once
 
-	misnamed []string             // what was said once that it names no policy
-	unkeyed  []bool               // of each policy by its index: said once that an ambiguous body passed
-	nameless []*policy.Policy     // of which it was said once that a call had no identity
-	unfit    []*policy.Source     // of which it was said once that their values stand for nobody
-	probing  map[*Stream]struct{} // held headers whose body callback has not come yet
-	late     map[*Stream]struct{} // judged; go on outside of their callbacks
+	probing map[*Stream]struct{} // buffered, and their body callback has not come yet
+	late    map[*Stream]struct{} // judged; go on outside of their callbacks
 
 	adverts        int // answers that may gain an advert, and have not ended
-	advertBuffered int // bytes that they hold
+	advertBuffered int // bytes that they keep
 
 	// Scratch that one callback uses at a time.
 	request  mcp.Request
@@ -61,10 +54,6 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		late:    map[*Stream]struct{}{},
 		servers: map[string]string{},
 	}
-	for _, p := range config.Policies {
-		g.places = append(g.places, pointers(p))
-		g.unkeyed = append(g.unkeyed, false)
-	}
 	return g
 }
 
@@ -76,9 +65,19 @@ func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
 	}
+	g.now = env.Now
+	return openers[g.config.Store](g, env, layout)
+}
+
+// openers open the ledger in the store that the configuration names.
+var openers = [...]func(*Guard, ledger.Env, ledger.Layout) error{
+	policy.SharedData: (*Guard).openShared,
+}
+
+func (g *Guard) openShared(env ledger.Env, layout ledger.Layout) error {
 	store, err := ledger.Open(env, g.config.Namespace, layout)
 	if err == nil {
-		g.store, g.marks, g.now, g.digest = store, store, env.Now, store.Digest
+		g.store, g.marks, g.digest = store, store, store.Digest
 	}
 	return err
 }
@@ -126,7 +125,7 @@ func (g *Guard) leave(s *Stream) {
 	g.open, s.asked = g.open[:last], false
 }
 
-// Quotas are what the configuration lets the ledger hold, for its stated maximum.
+// Quotas are what the configuration lets the ledger keep, for its stated maximum.
 func (g *Guard) Quotas() []ledger.Quota {
 	var out []ledger.Quota
 	for _, p := range g.config.Policies {
@@ -135,27 +134,9 @@ func (g *Guard) Quotas() []ledger.Quota {
 	return out
 }
 
-// keyPointers are the pointers among a policy's keys.
-func (g *Guard) keyPointers(p *policy.Policy) []string {
-	if p == misnamed {
-		return nil
-	}
-	return g.places[p.Index]
-}
-
-func pointers(p *policy.Policy) []string {
-	var out []string
-	for _, k := range p.Keys {
-		if k.Pointer != "" {
-			out = append(out, k.Pointer)
-		}
-	}
-	return out
-}
-
 // misnamed stands for the policy of a route whose metadata names none that exists:
 // its calls, and what may be one, are refused; all else passes.
-var misnamed = &policy.Policy{Name: "(unknown)", MustGuard: true, MaxRequestBytes: 983040}
+var misnamed = &policy.Policy{Name: "(unknown)", MustGuard: true, MaxRequestBytes: policy.DefaultMaxRequestBytes}
 
 // route finds the policy of a request, nil for off.
 func (g *Guard) route(h Host) *policy.Policy {
@@ -179,15 +160,11 @@ func (g *Guard) route(h Host) *policy.Policy {
 	return p
 }
 
-// mostMisnamed bounds how many names of policies that do not exist are told of.
-const mostMisnamed = 16
-
 // tellMisnamed says once what a route's metadata names.
 func (g *Guard) tellMisnamed(h Host, name string) {
-	if len(g.misnamed) == mostMisnamed || slices.Contains(g.misnamed, name) {
+	if !g.once.first(remark{topic: aboutRoute, name: name}) {
 		return
 	}
-	g.misnamed = append(g.misnamed, name)
 	route, _ := h.Property(propRouteName)
 	found := strconv.QuoteToASCII(OneLine(name, maxPublished))
 	switch {
@@ -227,7 +204,7 @@ func (g *Guard) Tick(now ledger.Mono) {
 		}
 	}()
 	for s := range g.probing {
-		s.ticks++
+		s.wait.ticks++
 	}
 	g.look(len(g.probing))
 	g.goOn()

@@ -6,7 +6,7 @@ type Action bool
 const (
 	// Continue lets it go on.
 	Continue Action = false
-	// Pause holds it: headers while the body is read, a body until it is whole.
+	// Pause buffers it: headers while the body is read, a body until it is whole.
 	Pause Action = true
 )
 
@@ -23,12 +23,12 @@ type Host interface {
 	// Crowded reports whether the headers of requests that wait take so much memory that no
 	// other request may wait.
 	Crowded() bool
-	// RequestBody gives the first size bytes of what is held of the body.
+	// RequestBody gives the first size bytes of what is buffered of the body.
 	RequestBody(size int) ([]byte, error)
 	// SetRequestHeader replaces every line of a header.
 	SetRequestHeader(name, value string) error
 	RemoveRequestHeader(name string) error
-	// ReplaceRequestBody puts another body in place of the one that is held.
+	// ReplaceRequestBody puts another body in place of the one that is buffered.
 	ReplaceRequestBody(body []byte) error
 
 	ResponseHeaders() ([][2]string, error)
@@ -36,7 +36,7 @@ type Host interface {
 	ResponseBody(size int) ([]byte, error)
 	RemoveResponseHeader(name string) error
 	// ReplaceResponseBody puts other bytes in place of the chunk that is passing; in the
-	// trailers' callback, of what is held, where the last body callback paused. Elsewhere it
+	// trailers' callback, of what is buffered, where the last body callback paused. Elsewhere it
 	// fails.
 	ReplaceResponseBody(chunk []byte) error
 
@@ -49,7 +49,7 @@ type Host interface {
 	SetState(name, value string)
 	// Reply answers the request in the server's stead.
 	Reply(status int, headers [][2]string, body []byte) error
-	// Resume lets a held request go on.
+	// Resume lets a paused request go on.
 	Resume() error
 
 	// TotalSize is the bytes of the request that have arrived, headers included.
@@ -85,7 +85,7 @@ type Metrics interface {
 	Gauge(name string) Gauge
 }
 
-// Log writes one line for operators. No line may hold a key, an argument or an
+// Log writes one line for operators. No line may contain a key, an argument or an
 // identity.
 type Log func(text string)
 

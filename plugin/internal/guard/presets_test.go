@@ -32,7 +32,7 @@ func TestGateway(t *testing.T) {
 	ask("", ":method", "GET", "idempotency-key", "k").wantRefused(400, "idempotency_unsupported_request")
 	ask(strings.Replace(toolCall("1", `{}`), "charge", "get", 1), "idempotency-key", "k").wantRefused(400, "idempotency_unsupported_request")
 	ask(strings.Replace(toolCall("1", `{}`), "charge", "get", 1)).wantSent()
-	ask(toolCall("1", `{"idempotency_key":"k"}`)).wantSent() // only the header is a place
+	ask(toolCall("1", `{"idempotency_key":"k"}`)).wantSent() // only the header is a key source
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(400, "idempotency_requires_verified_identity")
 	first := ask(toolCall("1", `{}`), "idempotency-key", "k")
 	first.answer(200, "application/json", okResult)
@@ -51,7 +51,7 @@ func TestGateway(t *testing.T) {
 	ask(toolCall("1", `{}`)).wantSent()
 }
 
-// G13: at an entry cap the oldest completed entry of the level is given up, and
+// G13: at an entry cap the oldest completed entry of the level is evicted, and
 // counted; its repeat runs again.
 func TestGatewayEvicts(t *testing.T) {
 	w := newWorld(t)
@@ -66,10 +66,10 @@ func TestGatewayEvicts(t *testing.T) {
 		x.answer(200, "application/json", okResult)
 	}
 	if n := w.count("callonce_evicted_total", "server=.=srv"); n == 0 {
-		t.Error("33 entries in a scope of 32 and nothing was given up")
+		t.Error("33 entries in a scope of 32 and nothing was evicted")
 	}
-	if got := w.gauges["server=.=srv;.;callonce_youngest_evicted_seconds"]; got != 1 {
-		t.Errorf("the youngest one given up: expected 1 second, found %d", got)
+	if got := w.gauges["namespace=.=ns;.;server=.=srv;.;callonce_youngest_evicted_seconds"]; got != 1 {
+		t.Errorf("the youngest one evicted: expected 1 second, found %d", got)
 	}
 	call(32).wantReplayed(okResult)
 	call(0).wantSent()

@@ -25,6 +25,7 @@ const (
 	stateRefusal   = "callonce.refusal"
 	stateOutcome   = "callonce.outcome"
 	stateMode      = "callonce.mode"
+	stateResult    = "callonce.result_id"
 	stateTaken     = "callonce.key_taken"
 )
 
@@ -208,7 +209,7 @@ func (g *Guard) census(policy string, c ledger.Census) {
 	g.counts.gauge(server, replyBytes).Set(uint64(c.ReplyBytes))
 }
 
-// givenUp publishes the age of the youngest entry that was ever evicted, in whole
+// evicted publishes the age of the youngest entry that was ever evicted, in whole
 // seconds and at least one: where it nears the time in which callers repeat, limits
 // are too tight.
 func (g *Guard) evicted(policy string, age time.Duration) {

@@ -120,11 +120,11 @@ func TestCensus(t *testing.T) {
 		g.Tick(w.now)
 	}
 	for state, want := range map[string]uint64{"completed": 1, "outcome_unknown": 1, "in_flight": 1, "not_replayable": 0} {
-		if got, ok := w.gauges["server=.=srv;.;state=.="+state+";.;callonce_entries"]; !ok || got != want {
+		if got, ok := w.gauges["namespace=.=ns;.;server=.=srv;.;state=.="+state+";.;callonce_entries"]; !ok || got != want {
 			t.Errorf("%s: expected %d, found %d, %v", state, want, got, w.gauges)
 		}
 	}
-	if got := w.gauges["server=.=srv;.;callonce_reply_bytes"]; got != uint64(len(okResult)) {
+	if got := w.gauges["namespace=.=ns;.;server=.=srv;.;callonce_reply_bytes"]; got != uint64(len(okResult)) {
 		t.Errorf("bytes of replies: expected %d, found %d", len(okResult), got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // A change of the configuration may make strangers of keys that are still kept. So that
-// operators hear of it, shared data holds what the latest configuration made keys hang on:
+// operators hear of it, shared data keeps what the latest configuration made keys hang on:
 // digests and the policies' names, nothing of a call.
 //
 //	record  magic 'c' 'r', format, number of shapes | shapes u64, the latest first | traits of the latest
@@ -31,7 +31,7 @@ type Started []uint64
 func recallKey(plugin string) string { return "callonce:configuration:" + plugin }
 
 // Recall tells, once in a process, what a configuration makes the filter of that name
-// forget, and remembers it for the next. What the table holds or refuses changes nothing else.
+// forget, and remembers it for the next. What the table contains or refuses changes nothing else.
 // It returns the bytes of key and record.
 func Recall(table ledger.Table, plugin string, c *policy.Config, started *Started, log Log) (size int) {
 	traits := c.Traits()

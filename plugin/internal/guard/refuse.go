@@ -13,7 +13,7 @@ const (
 )
 
 // refuse answers with one of the refusals. detail says more precisely what was wrong
-// and holds nothing that the caller sent. A policy that observes only counts it.
+// and contains nothing that the caller sent. A policy that observes only counts it.
 func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	s.outcome(outcomes[f.Type])
 	s.state(stateRefusal, f.Type)
@@ -67,8 +67,7 @@ func (s *Stream) refuseTooLarge() Action {
 // refuseCrowded answers a request that would have to wait. More of them would end the
 // worker's VM, and with it what all others wait for.
 func (s *Stream) refuseCrowded() Action {
-	if !s.g.crowded {
-		s.g.crowded = true
+	if s.g.once.first(remark{topic: aboutMemory}) {
 		s.g.log("the headers of requests whose bodies do not come take all the memory that is for them: others are refused while they do")
 	}
 	return s.refuse(&mcp.Unavailable, "")

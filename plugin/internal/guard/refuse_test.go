@@ -62,7 +62,7 @@ func TestMisnamedPolicy(t *testing.T) {
 		x.properties["xds.route_metadata.filter_metadata.callonce.policy"] = fmt.Sprint("p", i)
 		x.arrive(toolCall("1", `{}`))
 	}
-	if len(w.logs) > mostMisnamed {
+	if len(w.logs) > mostRemarks[aboutRoute] {
 		t.Errorf("logged %d lines", len(w.logs))
 	}
 }

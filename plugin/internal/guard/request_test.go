@@ -107,8 +107,8 @@ func TestOrderOfDecisions(t *testing.T) {
 	}
 }
 
-// What rule 1 passes is not held: the headers callback itself lets it go.
-func TestNotHeld(t *testing.T) {
+// What rule 1 passes is not buffered: the headers callback itself lets it go.
+func TestNotBuffered(t *testing.T) {
 	headerKeys := `{"policies":{"p":{"anonymous":true,"keys":["header:Idempotency-Key"]}},"default":"p"}`
 	for _, c := range []struct {
 		name, config string
@@ -150,7 +150,7 @@ func TestSize(t *testing.T) {
 		{"another method, read", config(""), long(`{"jsonrpc":"2.0","id":1,"method":"resources/write","params":{`), nil, false},
 		{"a response, read", config(""), long(`{"jsonrpc":"2.0","id":1,"result":{`), nil, false},
 		{"its method not read yet", config(""), long(`{"jsonrpc":"2.0","id":1,"params":{`), nil, true},
-		{"a twin of method", config(""), long(`{"METHOD":"tools/call","method":"x","params":{`), nil, true},
+		{"a case variant of method", config(""), long(`{"METHOD":"tools/call","method":"x","params":{`), nil, true},
 		{"another method, told", config(""), long(call), []string{"mcp-method", "resources/write"}, false},
 		{"another method, with a key", config(""), long(`{"method":"resources/write","params":{`), []string{"idempotency-key", "k"}, true},
 		{"another method, must guard", config(`,"tools":[{"match":"*","guard":"required"}]`), long(`{"method":"x","params":{`), nil, true},
@@ -392,8 +392,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A proxy that cannot hold headers is found out by the first request, and served.
-func TestHeadersNotHeld(t *testing.T) {
+// A proxy that cannot buffer headers is found out by the first request, and served.
+func TestHeadersNotBuffered(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
 	stuck := w.open(g, "idempotency-key", "k")
@@ -436,7 +436,7 @@ func TestHeadersNotHeld(t *testing.T) {
 	}
 }
 
-func TestHeadersHeld(t *testing.T) {
+func TestHeadersBuffered(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
@@ -447,7 +447,7 @@ func TestHeadersHeld(t *testing.T) {
 	x.size = 1000
 	g.Look()
 	if x.resumed {
-		t.Error("a held request was let go before its body came")
+		t.Error("a buffered request was let go before its body came")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -142,7 +141,7 @@ func escapeSlashes(s string) string {
 }
 
 // appendIdentity appends the caller's identity as canonical JSON: the list [source,
-// value, …] of the first principal that yields, or the digest of the credentials where
+// value, …] of the first principal that gives one, or the digest of the credentials where
 // the policy takes anonymous callers. detail says what else is wrong where there is none.
 func (s *Stream) appendIdentity(dst []byte) (t []byte, refusal *mcp.Refusal, detail string) {
 	for _, p := range s.policy.Principal {
@@ -163,10 +162,9 @@ func (s *Stream) appendIdentity(dst []byte) (t []byte, refusal *mcp.Refusal, det
 // tellNoIdentity says, once for each policy, where no identity came from: a filter
 // that is to bring it may be missing, and the caller cannot know.
 func (g *Guard) tellNoIdentity(p *policy.Policy) {
-	if slices.Contains(g.nameless, p) {
+	if !g.once.first(remark{topic: aboutIdentity, name: p.Name}) {
 		return
 	}
-	g.nameless = append(g.nameless, p)
 	g.log("a call under the policy " + strconv.Quote(p.Name) + " has no identity: none came from " + p.Principals() +
 		". A header that is sent twice, and a value that is not one line of text, refuse the call too")
 }
@@ -175,8 +173,7 @@ func (g *Guard) tellNoIdentity(p *policy.Policy) {
 // caller, and gives the same for who called.
 func (g *Guard) tellUnfit(p *policy.Policy, src *policy.Source, v *value) string {
 	why := v.unfit(src)
-	if why != "" && !slices.Contains(g.unfit, src) {
-		g.unfit = append(g.unfit, src)
+	if why != "" && g.once.first(remark{topic: aboutValue, source: src}) {
 		g.log("a call under the policy " + strconv.Quote(p.Name) + " is refused: " + why)
 	}
 	return why

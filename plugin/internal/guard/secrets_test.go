@@ -39,7 +39,7 @@ func TestNothingSecret(t *testing.T) {
 	send(call, "idempotency-key", key, "mcp-name", argument)               // routing headers
 	send(call)                                                             // no key
 	send(call+argument, "idempotency-key", key)                            // broken
-	send(strings.Replace(call, "name", "Name", 1), "idempotency-key", key) // a twin
+	send(strings.Replace(call, "name", "Name", 1), "idempotency-key", key) // a case variant
 	send(strings.Replace(call, "charge", "must", 1))                       // required
 	send(`{"method":"`+argument+`"}`, "idempotency-key", key)              // stray
 	send(call, "route", "")                                                // derived

@@ -12,7 +12,7 @@ type stage uint8
 const (
 	begun      stage = iota
 	passing          // none of our business, or not any more
-	reading          // headers held, the body is being gathered
+	reading          // headers buffered, the body is being gathered
 	asking           // the ledger was asked and has not answered
 	forwarded        // claimed, sent on; the answer is read along
 	replied          // answered by us
@@ -35,13 +35,10 @@ type Stream struct {
 
 	watched []byte // while watching, what has passed of a body that came in pieces
 
-	sizeAtHead  uint64 // what had arrived when the headers came
-	wholeAtHead bool   // and that was all
-	ticks       int    // since then, while nothing tells whether this proxy holds headers
-	ahead       bool   // the headers went on before the body was judged
-	asked       bool   // the ledger was asked; place is where the guard keeps the stream
-	index       int
-	stuck       bool // and they did so only when Look found that they were stuck
+	wait wait // how it waits until its body has been judged
+
+	asked bool // the ledger was asked; index is where the guard keeps the stream
+	index int
 }
 
 // call is what must be remembered of a call once its body has been read. Its bytes
@@ -77,7 +74,7 @@ func (s *Stream) Reuse(id uint32) {
 // Finished reports whether nothing is left to do: no other callback matters then, not
 // even Done.
 func (s *Stream) Finished() bool {
-	return s.stage == passing && !s.asked && !s.isProbing() && !s.isLate()
+	return s.stage == passing && !s.asked && !s.wait.isLookedAt()
 }
 
 // Waits reports whether the request's headers are needed after this callback: until it
@@ -86,7 +83,7 @@ func (s *Stream) Waits() bool { return s.stage == reading || s.stage == asking }
 
 // RequestHeaders is called once; end says that there is no body.
 func (s *Stream) RequestHeaders(end bool) (a Action) {
-	defer s.contain(&a)
+	defer s.contain(request, &a)
 	s.policy = s.g.route(s.host)
 	if s.policy == nil {
 		return s.pass()
@@ -124,9 +121,9 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	return s.bufferHeaders()
 }
 
-// RequestBody is called as the body arrives, with the size of what is held so far.
+// RequestBody is called as the body arrives, with the size of what is buffered so far.
 func (s *Stream) RequestBody(size int, end bool) (a Action) {
-	defer s.contain(&a)
+	defer s.contain(request, &a)
 	switch s.stage {
 	case reading:
 	case watching:
@@ -146,12 +143,12 @@ func (s *Stream) RequestBody(size int, end bool) (a Action) {
 
 // RequestTrailers ends a request whose body callback never said that it ended.
 func (s *Stream) RequestTrailers(size int) (a Action) {
-	defer s.contain(&a)
+	defer s.contain(request, &a)
 	if s.stage != reading {
 		return s.afterJudgement()
 	}
 	s.bodyCame()
-	if a = s.read(size); a == Continue && s.stuck {
+	if a = s.read(size); a == Continue {
 		return s.later()
 	}
 	return a
@@ -193,12 +190,12 @@ func (s *Stream) releaseMemory() {
 
 // Done is called when the stream has ended, in whatever way.
 func (s *Stream) Done() {
-	defer s.containLate()
-	delete(s.g.probing, s)
+	var a Action
+	defer s.contain(answerPasses, &a)
+	s.move(isOver)
 	if s.asked {
 		s.g.leave(s)
 	}
-	delete(s.g.late, s)
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
@@ -219,42 +216,19 @@ func (s *Stream) leaveLedger() {
 	}
 }
 
-// contain keeps a fault of our own, met before the request went on, to the stream
-// that hit it: a key that it holds is buried, a call that might have run unguarded is
-// refused, anything else goes on.
-func (s *Stream) contain(a *Action) {
-	fault := recover()
-	if fault == nil {
-		return
-	}
-	s.g.fault(fault)
-	was := s.stage
-	s.stage = passing
-	switch {
-	case was == forwarded:
-		s.markUnknown()
-		if *a = Continue; !s.policy.Observe {
-			*a = s.refuseFault()
-		}
-	case was == replied:
-		*a = Pause
-	case was != passing && s.mayBeGuarded():
-		*a = s.refuseFault()
-	default:
-		*a = Continue
-	}
-}
+// phase says what can still be done when a fault of our own is met.
+type phase uint8
 
-func (s *Stream) mayBeGuarded() bool {
-	if s.policy == nil || s.policy.Observe {
-		return false
-	}
-	return s.call.guarded || s.head.keyed || s.policy.MustGuard
-}
+const (
+	request      phase = iota // the request, or our answer in its stead, can be held back
+	answerBegins              // the answer's headers: a refusal can still go out in their place
+	answerPasses              // nothing can be taken back
+)
 
-// containHead is contain for the answer's headers, in whose place a refusal can still
-// go out.
-func (s *Stream) containHead(a *Action) {
+// contain keeps a fault of our own to the stream that met it. A key whose lease it has is
+// marked unknown, since the call may have run; a call that might run unguarded, or whose
+// answer can still be replaced, is refused; anything else goes on as it is.
+func (s *Stream) contain(p phase, a *Action) {
 	fault := recover()
 	if fault == nil {
 		return
@@ -265,30 +239,28 @@ func (s *Stream) containHead(a *Action) {
 	s.failAdvert()
 	if was == forwarded {
 		s.markUnknown()
-		if !s.policy.Observe {
-			*a = s.refuseFault()
-		}
+	}
+	*a = Continue
+	switch {
+	case p == answerPasses:
+	case was == forwarded && !s.policy.Observe:
+		*a = s.refuseFault()
+	case p == request && was == replied:
+		*a = Pause
+	case p == request && was != passing && was != forwarded && s.mayBeGuarded():
+		*a = s.refuseFault()
 	}
 }
 
-// containLate is contain for what comes later still: the answer passes, the key is
-// buried.
-func (s *Stream) containLate() {
-	fault := recover()
-	if fault == nil {
-		return
+// mayBeGuarded reports whether a request could be a call that is to be guarded.
+func (s *Stream) mayBeGuarded() bool {
+	if s.policy == nil || s.policy.Observe {
+		return false
 	}
-	s.g.fault(fault)
-	switch s.stage {
-	case forwarded:
-		s.stage = passing
-		s.markUnknown()
-	case advertised:
-		s.failAdvert()
-	}
+	return s.call.guarded || s.head.keyed || s.policy.MustGuard
 }
 
-// markUnknown ends a hold whose call may have run.
+// markUnknown ends a lease whose call may have run.
 func (s *Stream) markUnknown() {
 	defer func() { _ = recover() }()
 	s.settle(ledger.Outcome{Event: ledger.MarkUnknown})

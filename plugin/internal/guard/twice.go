@@ -56,8 +56,7 @@ func (s *Stream) says(state []string, want string) bool {
 // Nothing is counted as a decision, and what the one ahead published stays.
 func (s *Stream) guardedAhead() Action {
 	s.g.counts.add(s.label(), claimedAhead)
-	if !s.g.twice {
-		s.g.twice = true
+	if s.g.once.first(remark{topic: aboutTwoFilters}) {
 		s.g.log("the filter stands twice in one chain: a call had been claimed by the instance ahead of this one, which lets it pass. One of them is enough")
 	}
 	if !s.policy.Observe && !s.edit() {

@@ -103,7 +103,7 @@ func TestTwiceInOneChain(t *testing.T) {
 }
 
 // A claim of somebody else is not that of this stream, whatever a caller says of it, and
-// whatever else the stream holds.
+// whatever else the stream has.
 func TestClaimOfAnotherStream(t *testing.T) {
 	w := newWorld(t)
 	ahead := w.worker(fmt.Sprintf(twiceOf, "ns", `"session":true`))
@@ -145,7 +145,7 @@ func TestClaimOfAnotherStream(t *testing.T) {
 }
 
 // Behind a filter that waits too, all of a request may have come with its headers: then
-// no more of it shows that headers are not held.
+// no more of it shows that headers are not buffered.
 func TestWholeWithItsHeaders(t *testing.T) {
 	for name, missing := range map[string]uint64{"all of it": 0, "all but a byte": 1} {
 		w := newWorld(t)

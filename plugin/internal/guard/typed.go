@@ -35,7 +35,7 @@ type typed struct {
 	bytes []byte
 }
 
-// Fields of protobuf's Value, and of what holds it.
+// Fields of protobuf's Value, and of what contains it.
 const (
 	fieldEntry = 1 // of a map, or an element of a list
 	fieldKey   = 1

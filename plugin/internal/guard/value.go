@@ -64,7 +64,7 @@ func (s *Stream) value(src *policy.Source) (value, lookup) {
 // 0 or 1, a list and an object begin with their length in four bytes.
 func mayBeTyped(v []byte) bool { return len(v) == 8 || !isText(view(v)) }
 
-// wholeMetadata is the only attribute that tells the types of what it holds.
+// wholeMetadata is the only attribute that tells the types of what is in it.
 var wholeMetadata = []string{"metadata"}
 
 // typedValue asks for a claim with its type. It costs more, and is for what the claim's
@@ -98,7 +98,7 @@ func (s *Stream) typedValue(src *policy.Source) (value, lookup) {
 }
 
 // unfit says why a value that is broken stands for nobody, "" where it is no matter of
-// its type. It holds the configuration's own text, and nothing that was sent.
+// its type. It is the configuration's own text, and nothing that was sent.
 func (v *value) unfit(src *policy.Source) string {
 	if v.is == "" {
 		return ""

@@ -27,7 +27,7 @@ func (s *slowStore) Settle(ledger.Lease, ledger.Outcome) ledger.Settled {
 func (s *slowStore) Forget(t ledger.Token) { s.forgotten[t] = true }
 func (s *slowStore) Tick(ledger.Mono)      {}
 
-// Case 32 with a store that is not at hand: 500 calls are held until it answers, 250
+// Case 32 with a store that is not at hand: 500 calls are paused until it answers, 250
 // of their clients leave before. The others get their answer, once; an answer for one
 // that left finds nobody; nothing is left over.
 func TestHalfOfTheHeldLeave(t *testing.T) {

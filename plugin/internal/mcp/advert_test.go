@@ -144,7 +144,7 @@ func TestResultIDIsText(t *testing.T) {
 		var r mcp.Response
 		message := []byte(`{"id":1,"result":{"id":"` + text + `"}}`)
 		r.Read(message, []byte("1"))
-		got := r.ResultID(message, "/id")
+		got := r.ResultID(message, "/id", 128)
 		if !utf8.ValidString(got) || len(got) > 128 || len(got) <= 124 || !strings.HasPrefix(text, got) {
 			t.Errorf("%q… was cut to %q", text[:10], got)
 		}

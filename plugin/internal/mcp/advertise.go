@@ -122,7 +122,7 @@ func (r *Response) front(object canonical.Node, text []byte) insertion {
 
 // EventEnd gives the length of the first whole event in a stream's bytes, its blank
 // line included; 0 while it has not ended. The first known bytes were looked at before
-// and hold no end, but the last of them may end a line: an event in many small chunks
+// and contain no end, but the last of them may end a line: an event in many small chunks
 // costs its length, not its square.
 func EventEnd(b []byte, known int) int {
 	for i := max(known-1, 0); i < len(b); {

@@ -42,7 +42,7 @@ func spellings(word string) []string {
 	return all[1:]
 }
 
-func TestTwinsByASCIICase(t *testing.T) {
+func TestCaseVariantsByASCII(t *testing.T) {
 	for word := range besides {
 		for _, caseVariant := range spellings(word) {
 			for _, body := range []string{put(besides[word], caseVariant), put(insteads[word], caseVariant)} {
@@ -63,9 +63,9 @@ func hasCase(c rune) bool {
 }
 
 // Every character with case, and every other below U+3000, in the place of every
-// letter: a twin exactly when simple folding says so. Full folding and locales (İd, ıd)
+// letter: a case variant exactly when simple folding says so. Full folding and locales (İd, ıd)
 // do not count: no JSON decoder uses them.
-func TestTwinsByUnicodeFolding(t *testing.T) {
+func TestCaseVariantsByUnicodeFolding(t *testing.T) {
 	var r mcp.Request
 	for word := range besides {
 		body := besides[word]
@@ -87,7 +87,7 @@ func TestTwinsByUnicodeFolding(t *testing.T) {
 	}
 }
 
-func TestTwinsThatAreWrittenOtherwise(t *testing.T) {
+func TestCaseVariantsSpelledOtherwise(t *testing.T) {
 	for _, body := range []string{
 		put(besides["params"], "paramſ"),
 		put(insteads["params"], "paramſ"),
@@ -119,8 +119,8 @@ func TestTwinsThatAreWrittenOtherwise(t *testing.T) {
 	}
 }
 
-// Only the names that a server decodes at that place have twins.
-func TestNoTwinsElsewhere(t *testing.T) {
+// Only the names that a server decodes there have case variants.
+func TestNoCaseVariantsElsewhere(t *testing.T) {
 	for _, body := range []string{
 		`{"id":7,"method":"tools/call","Name":1,"ARGUMENTS":2,"JsonRPC":"2.0","params":{"name":"pay"}}`,
 		call(`"name":"pay","Method":1,"PARAMS":2,"Id":3,"_META":4`),
@@ -133,9 +133,9 @@ func TestNoTwinsElsewhere(t *testing.T) {
 	}
 }
 
-// A twin at the top level makes any message ambiguous: which method it has is what a
+// A case variant at the top level makes any message ambiguous: which method it has is what a
 // server may see otherwise.
-func TestTwinsOfOtherMessages(t *testing.T) {
+func TestCaseVariantsOfOtherMessages(t *testing.T) {
 	for _, body := range []string{
 		`{"id":7,"method":"tools/list","Method":"tools/call","params":{"name":"pay"}}`,
 		`{"id":7,"method":"tools/list","METHOD":"tools/list"}`,
@@ -148,6 +148,6 @@ func TestTwinsOfOtherMessages(t *testing.T) {
 		}
 	}
 	if r := read(`{"id":7,"method":"prompts/get","params":{"name":"a","Name":"b"}}`); r.Kind != mcp.Other {
-		t.Errorf("a twin in the params of another method: kind %d", r.Kind)
+		t.Errorf("a case variant in the params of another method: kind %d", r.Kind)
 	}
 }

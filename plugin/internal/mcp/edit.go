@@ -8,7 +8,7 @@ import (
 	"github.com/callonce/callonce/canonical"
 )
 
-// KeyInArguments reports whether a key place directly or deeper in arguments is
+// KeyInArguments reports whether a key source directly or deeper in arguments is
 // there, also one that counts as absent.
 func (r *Request) KeyInArguments() bool {
 	return slices.ContainsFunc(r.keys, r.inArguments)
@@ -23,7 +23,7 @@ func (r *Request) inArguments(k bodyKey) bool {
 	return false
 }
 
-// AppendStripped appends body without the key places in its arguments. body is what
+// AppendStripped appends body without the key sources in its arguments. body is what
 // was read; every other byte stays as it was sent.
 func (r *Request) AppendStripped(dst, body []byte) []byte {
 	type cut struct{ from, to int }
@@ -47,7 +47,7 @@ func (r *Request) AppendStripped(dst, body []byte) []byte {
 	slices.SortFunc(cuts, func(a, b cut) int { return a.from - b.from })
 	at := 0
 	for _, c := range cuts {
-		// A place may be listed twice, or lie inside another.
+		// A key source may be listed twice, or lie inside another.
 		if c.from >= at {
 			dst = append(dst, body[at:c.from]...)
 			at = c.to

@@ -131,7 +131,7 @@ func TestResultID(t *testing.T) {
 		"/structuredContent/id": "ch_1", "/structuredContent/n": "12", "/structuredContent/o": "", "/absent": "", "/structuredContent/cut": "", "/x": "", "/behind": "",
 		"/structuredContent/long": strings.Repeat("x", 128),
 	} {
-		if got := r.ResultID(message, ptr); got != want {
+		if got := r.ResultID(message, ptr, 128); got != want {
 			t.Errorf("%s: expected %q, found %q", ptr, want, got)
 		}
 	}

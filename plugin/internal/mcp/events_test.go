@@ -253,8 +253,8 @@ func TestEventsStop(t *testing.T) {
 	}
 }
 
-// However long a line or an event is, no more of it is held than the cap allows.
-func TestEventsHoldLittle(t *testing.T) {
+// However long a line or an event is, no more of it is kept than the cap allows.
+func TestEventsKeepLittle(t *testing.T) {
 	for _, c := range []struct {
 		unit     string
 		oversize bool

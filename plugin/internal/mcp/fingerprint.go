@@ -15,7 +15,7 @@ type Shape struct {
 
 // Fingerprint is the SHA-256 over the canonical form of
 // {"method":"tools/call","params":P}, P being all of params but _meta and the key
-// places, with absent, null or [] arguments as {}. buf is scratch; it is returned for
+// sources, with absent, null or [] arguments as {}. buf is scratch; it is returned for
 // reuse. What one Shape excludes stays out until the next Read: a call has one Shape.
 func (r *Request) Fingerprint(buf []byte, s Shape) ([32]byte, []byte) {
 	buf = r.AppendIntent(buf[:0], s)
@@ -44,7 +44,7 @@ func (r *Request) AppendIntent(dst []byte, s Shape) []byte {
 		dst = r.doc.Append(dst, r.doc.Member(r.doc.Root(), "id"))
 		dst = append(dst, ',')
 	}
-	dst = append(dst, `"method":"tools/call","params":{`...)
+	dst = append(dst, `"method":"`+ToolsCall+`","params":{`...)
 	open, argued := len(dst), false
 	for _, m := range r.doc.Sorted(r.params) {
 		name := r.doc.Name(m)

@@ -39,11 +39,11 @@ var intents = []struct {
 		`{"method":"tools/call","params":{"arguments":{},"name":"pay"}}`},
 	{"_meta inside arguments in", argued(`{"_meta":{"progressToken":1}}`), mcp.Shape{},
 		`{"method":"tools/call","params":{"arguments":{"_meta":{"progressToken":1}},"name":"pay"}}`},
-	{"key places out", call(`"name":"pay","idempotencyKey":"k","_meta":{"callonce.dev/idempotency-key":"k"},"arguments":{"idempotency_key":"k","a":1}`), mcp.Shape{},
+	{"key sources out", call(`"name":"pay","idempotencyKey":"k","_meta":{"callonce.dev/idempotency-key":"k"},"arguments":{"idempotency_key":"k","a":1}`), mcp.Shape{},
 		`{"method":"tools/call","params":{"arguments":{"a":1},"name":"pay"}}`},
 	{"only a key in arguments", argued(`{"idempotency_key":"k"}`), mcp.Shape{},
 		`{"method":"tools/call","params":{"arguments":{},"name":"pay"}}`},
-	{"null in key places out", call(`"name":"pay","idempotencyKey":null,"arguments":{"idempotency_key":null}`), mcp.Shape{},
+	{"null in key sources out", call(`"name":"pay","idempotencyKey":null,"arguments":{"idempotency_key":null}`), mcp.Shape{},
 		`{"method":"tools/call","params":{"arguments":{},"name":"pay"}}`},
 	{"a key's name deeper in", argued(`{"x":{"idempotency_key":"k"},"idempotencyKey":"k"}`), mcp.Shape{},
 		`{"method":"tools/call","params":{"arguments":{"idempotencyKey":"k","x":{"idempotency_key":"k"}},"name":"pay"}}`},
@@ -195,7 +195,7 @@ func TestBoundID(t *testing.T) {
 	}
 }
 
-// A policy may name places that a careful operator would not. Absent, null and empty
+// A policy may name key sources that a careful operator would not. Absent, null and empty
 // arguments stay one call all the same.
 func TestOddPlaces(t *testing.T) {
 	for _, pointer := range []string{"/name", "/arguments", "/_meta", "/requestState/k", "/zzz"} {
@@ -211,7 +211,7 @@ func TestOddPlaces(t *testing.T) {
 				want = got
 			}
 			if !bytes.Equal(got, want) || !bytes.Contains(got, []byte(`"arguments":{}`)) {
-				t.Errorf("place %s: %s for %s, want %s", pointer, got, params, want)
+				t.Errorf("key source %s: %s for %s, want %s", pointer, got, params, want)
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func checkRequest(t *testing.T, r *mcp.Request, body []byte, at []string, with m
 		plain = shown
 	}
 	if want := referenceIntent(t, plain, at, with); !bytes.Equal(showHalves(intent), want) {
-		t.Fatalf("%q, places %q, %+v\n got %s\nwant %s", body, at, with, intent, want)
+		t.Fatalf("%q, pointers %q, %+v\n got %s\nwant %s", body, at, with, intent, want)
 	}
 	if len(r.ID) > 21 && r.ID[0] != '"' {
 		return // the canonical form of so long an id has an exponent

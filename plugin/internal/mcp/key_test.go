@@ -7,7 +7,7 @@ import (
 	"github.com/callonce/callonce/plugin/internal/mcp"
 )
 
-// keys are well-formed calls with what stands in their key places.
+// keys are well-formed calls with what stands in their key sources.
 var keys = []struct {
 	name  string
 	body  string
@@ -52,8 +52,8 @@ var keys = []struct {
 	{"256 beyond the BMP", call(`"name":"pay","idempotencyKey":"` + strings.Repeat("😀", 256) + `"`), "", false, true},
 	{"255 escaped", call(`"name":"pay","idempotencyKey":"` + strings.Repeat(`\ud83d\ude00`, 255) + `"`), strings.Repeat("😀", 255), true, true},
 	{"256 escaped", call(`"name":"pay","idempotencyKey":"` + strings.Repeat(`\u00e9`, 256) + `"`), "", false, true},
-	{"a place's name elsewhere", call(`"name":"pay","idempotency_key":"k","_meta":{"idempotencyKey":"k"},"arguments":{"idempotencyKey":"k","x":{"idempotency_key":"k"}}`), "", true, false},
-	{"a place's name in another case", call(`"name":"pay","IdempotencyKey":"k"`), "", true, false},
+	{"a key source's name elsewhere", call(`"name":"pay","idempotency_key":"k","_meta":{"idempotencyKey":"k"},"arguments":{"idempotencyKey":"k","x":{"idempotency_key":"k"}}`), "", true, false},
+	{"a key source's name in another case", call(`"name":"pay","IdempotencyKey":"k"`), "", true, false},
 	{"_meta a string", call(`"name":"pay","_meta":"k"`), "", true, false},
 	{"_meta a list", call(`"name":"pay","_meta":["k"]`), "", true, false},
 }
@@ -104,12 +104,12 @@ func TestConfiguredPlaces(t *testing.T) {
 }
 
 // Whether a broken body is keyed does not hang on where it is broken: once the name of a
-// key's place is there whole, it is.
+// key source is there whole, it is.
 func TestKeyedOnBrokenBody(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		body string
-		last string // name of the place, as it is spelled
+		last string // name of the key source, as it is spelled
 	}{
 		{"SEP-3182's place", call(`"idempotencyKey":"k","name":"pay","arguments":{"a":[1]}`), `"idempotencyKey"`},
 		{"place in _meta", call(`"_meta":{"callonce.dev/idempotency-key":"k","t":1},"name":"pay"`), `"callonce.dev/idempotency-key"`},
@@ -208,7 +208,7 @@ func TestKeyBehindADefect(t *testing.T) {
 			t.Errorf("%.300s: kind %d, keyed %v without a key", gone, r.Kind, r.Keyed)
 		}
 	}
-	// Where the syntax holds, only what stands in a place is a key.
+	// Where the syntax holds, only what stands in a key source is a key.
 	for _, body := range []string{
 		`{"a":1,"a":2,` + call(`"name":"pay","arguments":{"idempotencyKey":"k","a":["idempotency_key"],"b":{"idempotency_key":"k"}}`)[1:],
 		"\xEF\xBB\xBF" + call(`"name":"pay","arguments":{"note":"idempotency_key"},"idempotency_key":"k"`),

@@ -12,8 +12,8 @@ import (
 // That must not depend on what stands before it: a duplicate member, a byte order mark
 // or too much depth does not end the syntax, and some server reads on. So the body is
 // walked to its end, and a key counts under any of the duplicates, and under members that
-// equal those of its place but for case. Where the syntax itself is broken, nobody knows
-// how a server goes on, and the mere spelling of a place's last name counts.
+// equal those of its pointer but for case. Where the syntax itself is broken, nobody knows
+// how a server goes on, and the mere spelling of a key source's last name counts.
 func keyed(body []byte, pointers []string) bool {
 	body = bytes.TrimPrefix(body, []byte(byteOrderMark))
 	for _, pointer := range pointers {
@@ -30,18 +30,18 @@ func keyed(body []byte, pointers []string) bool {
 const deepest = 4096
 
 // walk goes through the structure of a JSON text, with no memory but a bit for each open
-// container, and looks for one place of a key: "params", then the tokens of a pointer.
+// container, and looks for one key source: "params", then the tokens of a pointer.
 // What stands in the string of a value is not judged.
 type walk struct {
 	body    []byte
 	pointer string
-	names   int // how many names lead to the place
+	names   int // how many names lead to it
 
 	objects [deepest / 64]uint64 // of the open containers, those that are objects
 	depth   int                  // how many are open
 	outside int                  // of these, those around a message: 1 in a batch
 	matched int                  // how many of the names lead to where the walk stands
-	here    bool                 // the value that comes stands in the place
+	here    bool                 // the value that comes is at the pointer
 }
 
 // want is what comes next in the text.
@@ -53,7 +53,7 @@ const (
 	anEnd // of a value, or what follows it
 )
 
-// run reports whether a value that counts as a key stands in the place, and whether the
+// run reports whether a value that counts as a key is at the pointer, and whether the
 // text is sound: found is certain only with it, or true.
 func (w *walk) run() (found, sound bool) {
 	body, i, next := w.body, 0, aValue
@@ -160,7 +160,7 @@ func isAbsent(value []byte, pointer string) bool {
 	return bytes.HasPrefix(value, []byte("null")) || inArguments(pointer) && bytes.HasPrefix(value, []byte(`""`))
 }
 
-// inArguments reports whether a place of a key lies in a call's arguments.
+// inArguments reports whether a key source lies in a call's arguments.
 func inArguments(pointer string) bool { return strings.HasPrefix(pointer, "/arguments/") }
 
 // spelt reports whether a string somewhere in a text is a name, whatever the text is.

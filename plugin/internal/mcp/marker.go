@@ -44,13 +44,10 @@ func appendFront(dst, message []byte, start int, member string, empty bool) []by
 	return append(dst, message[start+1:]...)
 }
 
-// maxResultID is the most bytes of a downstream write's id that are logged.
-const maxResultID = 128
-
 // ResultID gives the text of the string or number at pointer in the result of the message
 // that was read last, "" where there is none, or where the result is no strict JSON before
-// it. It is cut to at most 128 bytes, in whole characters.
-func (r *Response) ResultID(message []byte, pointer string) string {
+// it. It is cut to at most most bytes, in whole characters.
+func (r *Response) ResultID(message []byte, pointer string, most int) string {
 	r.doc.Limit(maxValues)
 	_ = r.doc.Parse(r.envelope.raw(message, fieldResult)) // what was read before a defect counts
 	n := r.doc.Pointer(r.doc.Root(), pointer)
@@ -66,7 +63,7 @@ func (r *Response) ResultID(message []byte, pointer string) string {
 	case canonical.Number:
 		text = r.doc.Raw(n)
 	}
-	end := min(len(text), maxResultID)
+	end := min(len(text), most)
 	for end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}

@@ -33,7 +33,7 @@ var prefixes = []struct{ name, body, shown string }{
 	{"a byte order mark", "\xEF\xBB\xBF" + `{"id":7,"method":"tools/list","params":{}}`, ""},
 	{"two methods, the second a call", `{"method":"tools/call","method":"tools/list"}`, ""},
 	{"half of a surrogate pair in the method", `{"method":"tools/call\ud83d","id":7}`, ""},
-	{"a twin before", `{"Method":"tools/call","method":"tools/list"}`, ""},
+	{"a case variant before", `{"Method":"tools/call","method":"tools/list"}`, ""},
 }
 
 func TestCallsNoTool(t *testing.T) {

@@ -105,7 +105,7 @@ func withStatus(r Refusal, status int) Refusal {
 // AppendError appends the refusal as a JSON-RPC error. id is the caller's id token
 // (empty → null), operation the call's public name (16 hex digits, "" = none known),
 // statusTool the tool that tells a call's state ("" = none). detail, where given, says
-// more precisely what was wrong; it must hold nothing that the caller sent.
+// more precisely what was wrong; it must contain nothing that the caller sent.
 func (f *Refusal) AppendError(dst, id []byte, operation, statusTool, detail string) []byte {
 	dst = appendHead(dst, id, f.Code)
 	dst = canonical.AppendString(dst, f.text(statusTool, detail))

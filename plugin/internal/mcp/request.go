@@ -19,7 +19,8 @@ const (
 	Ambiguous
 )
 
-const toolsCall = "tools/call"
+// ToolsCall is the method that calls a tool.
+const ToolsCall = "tools/call"
 
 // Request is one body, read. It is reused from call to call; Read keeps body.
 type Request struct {
@@ -28,7 +29,7 @@ type Request struct {
 	Offset int    // where, in bytes; -1 = nowhere in particular
 	ID     []byte // exact token of the request's id, nil when it could not be read
 	Name   []byte // the tool's name, for a ToolCall
-	Keyed  bool   // a key stands in one of the places in the body, or (if Ambiguous) might
+	Keyed  bool   // a key stands in one of the key sources in the body, or (if Ambiguous) might
 
 	doc    canonical.Doc
 	params canonical.Node
@@ -41,7 +42,7 @@ type bodyKey struct {
 	absent bool // null, or an argument that is empty: a key that was not given
 }
 
-// Read reads body strictly (canonical.Doc) and decides what it is. places are the
+// Read reads body strictly (canonical.Doc) and decides what it is. pointers are the
 // JSON Pointers below params where a key may stand.
 func (r *Request) Read(body []byte, pointers []string) {
 	r.reset()
@@ -120,7 +121,7 @@ func (r *Request) readBatch(root canonical.Node) {
 					return
 				}
 				if r.isCall(m) {
-					r.ambiguous("a batch that holds a tools/call")
+					r.ambiguous("a batch that holds a " + ToolsCall)
 					return
 				}
 			case string(name) == "id" && !r.certain(m):
@@ -131,7 +132,7 @@ func (r *Request) readBatch(root canonical.Node) {
 }
 
 func (r *Request) isCall(method canonical.Node) bool {
-	return r.doc.Kind(method) == canonical.String && string(r.doc.Text(method)) == toolsCall
+	return r.doc.Kind(method) == canonical.String && string(r.doc.Text(method)) == ToolsCall
 }
 
 func (r *Request) readMessage(root canonical.Node, pointers []string) {
@@ -222,7 +223,7 @@ func (r *Request) hasCaseVariant(obj canonical.Node, names ...string) bool {
 	return false
 }
 
-// isTwin compares a name with an ASCII word. What Unicode folds to an ASCII letter takes
+// isCaseVariant compares a name with an ASCII word. What Unicode folds to an ASCII letter takes
 // at least as many bytes as the letter.
 func isCaseVariant(name []byte, want string) bool {
 	if len(name) < len(want) || name[0] < 0x80 && name[0]|0x20 != want[0] {
@@ -231,7 +232,7 @@ func isCaseVariant(name []byte, want string) bool {
 	return string(name) != want && bytes.EqualFold(name, []byte(want))
 }
 
-// findKeys notes what stands in the places of a key. It reports whether all readers agree
+// findKeys notes what stands in the key sources. It reports whether all readers agree
 // on them.
 func (r *Request) findKeys(params canonical.Node, pointers []string) (certain bool) {
 	if params == canonical.NoNode {
@@ -266,8 +267,8 @@ func (r *Request) Release() {
 // MaxKey is the most characters that a key may have.
 const MaxKey = 255
 
-// Key gives the key in the body. ok is false when the places disagree or hold
-// something that is no key; the key is nil when no place holds one.
+// Key gives the key in the body. ok is false when the key sources disagree or contain
+// something that is no key; the key is nil when none has one.
 func (r *Request) Key() (key []byte, ok bool) {
 	for _, k := range r.keys {
 		if k.absent {

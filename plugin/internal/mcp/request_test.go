@@ -9,7 +9,7 @@ import (
 	"github.com/callonce/callonce/plugin/internal/mcp"
 )
 
-// pointers are the contract's default places of a key in a body, below params.
+// pointers are the contract's default key sources in a body, below params.
 var pointers = []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"}
 
 // verdict is all that Read tells about a body.
@@ -112,7 +112,7 @@ var requests = []struct {
 
 	// Not tools/call.
 	{"another method", `{"id":7,"method":"tools/list","params":{"name":7,"Name":8}}`, verdict{mcp.Other, nowhere, "7", "", false}},
-	{"a key place in another method's params", `{"id":7,"method":"tools/list","params":{"idempotencyKey":"k"}}`, verdict{mcp.Other, nowhere, "7", "", false}},
+	{"a key source in another method's params", `{"id":7,"method":"tools/list","params":{"idempotencyKey":"k"}}`, verdict{mcp.Other, nowhere, "7", "", false}},
 	{"a notification", `{"method":"notifications/initialized"}`, verdict{mcp.Other, nowhere, "", "", false}},
 	{"method in another case", `{"id":7,"method":"Tools/Call","params":{"name":"pay"}}`, verdict{mcp.Other, nowhere, "7", "", false}},
 	{"method with a space", `{"id":7,"method":"tools/call ","params":{"name":"pay"}}`, verdict{mcp.Other, nowhere, "7", "", false}},
@@ -271,7 +271,7 @@ func TestRequestForgets(t *testing.T) {
 	}
 }
 
-// A refusal's text goes to whoever asked and into logs: it must hold nothing of the
+// A refusal's text goes to whoever asked and into logs: it must contain nothing of the
 // body, not even of a name.
 func TestDefectQuotesNothing(t *testing.T) {
 	const secret = "s3cr3t"

@@ -96,9 +96,9 @@ var answers = []struct {
 	{"duplicate isError", `{"id":7,"result":{"isError":true,"isError":false}}`, `7`, mcp.Malformed},
 	{"duplicate resultType", `{"id":7,"result":{"resultType":"task","resultType":"complete"}}`, `7`, mcp.Malformed},
 	{"duplicate code", `{"id":7,"error":{"code":-32700,"code":1}}`, `7`, mcp.Malformed},
-	{"id and its twin", `{"id":7,"ID":8,"result":{}}`, `7`, mcp.Malformed},
-	{"result and its twin", `{"id":7,"Result":{"isError":true},"result":{}}`, `7`, mcp.Malformed},
-	{"isError and its twin", `{"id":7,"result":{"isError":false,"iſerror":true}}`, `7`, mcp.Malformed},
+	{"id and its case variant", `{"id":7,"ID":8,"result":{}}`, `7`, mcp.Malformed},
+	{"result and its case variant", `{"id":7,"Result":{"isError":true},"result":{}}`, `7`, mcp.Malformed},
+	{"isError and its case variant", `{"id":7,"result":{"isError":false,"iſerror":true}}`, `7`, mcp.Malformed},
 	{"an id that is no text", `{"id":"\ud800","result":{}}`, `"a"`, mcp.Malformed},
 	{"an id of broken UTF-8", "{\"id\":\"\xff\",\"result\":{}}", `"a"`, mcp.Malformed},
 	{"an id with a leading zero", `{"id":07,"result":{}}`, `7`, mcp.Malformed},
@@ -272,6 +272,24 @@ func TestEventOfMessage(t *testing.T) {
 		})
 		if len(got) != 1 || string(got[0]) != c.data || events.Oversize {
 			t.Errorf("%q came back as %q (oversize %v), want %q", event, got, events.Oversize, c.data)
+		}
+	}
+}
+
+// A server says in two ways that it was told to stop. Other errors are outcomes.
+func TestCancelledErrors(t *testing.T) {
+	for error, want := range map[string]mcp.Answer{
+		`{"code":-32800,"message":"x"}`:                  mcp.Cancelled,
+		`{"code":-32800.0}`:                              mcp.Cancelled,
+		`{"code":0,"message":"Request cancelled"}`:       mcp.Cancelled,
+		`{"message":"Request c\u0061ncelled","code":0}`:  mcp.Cancelled,
+		`{"code":1,"message":"Request cancelled"}`:       mcp.Failed,
+		`{"code":0,"message":"Request cancelled again"}`: mcp.Failed,
+		`{"code":-32801,"message":"Request cancelled"}`:  mcp.Failed,
+	} {
+		var r mcp.Response
+		if got := r.Read([]byte(`{"jsonrpc":"2.0","id":7,"error":`+error+`}`), []byte("7")); got != want {
+			t.Errorf("%s: %d, want %d", error, got, want)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import "bytes"
 // Events reads a server-sent event stream (WHATWG HTML, section 9.2.6) chunk by
 // chunk and hands out the data of each event that has any. Of an event whose data is
 // longer than Cap bytes, white space between the tokens of its JSON not counted, it hands
-// out the beginning as soon as that is known, with Cut set, and nothing more. It holds at
+// out the beginning as soon as that is known, with Cut set, and nothing more. It keeps at
 // most Cap bytes of an event; other fields and comments cost nothing. The zero value with
 // a Cap is ready.
 type Events struct {

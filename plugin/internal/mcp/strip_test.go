@@ -49,7 +49,7 @@ func checkStripped(t *testing.T, r *mcp.Request, body []byte, at []string) {
 	}
 }
 
-// listPointer reports whether a place may be an element of a list, whose neighbour takes
+// listPointer reports whether a key source may be an element of a list, whose neighbour takes
 // its place when it is cut out.
 func listPointer(at []string) bool {
 	return strings.ContainsAny(strings.Join(at, ""), "0123456789")
@@ -64,7 +64,7 @@ func outside(at []string) (out []string) {
 	return out
 }
 
-// Arguments of every make, with keys at every place among the members.
+// Arguments of every make, with keys everywhere among the members.
 func TestStripAtRandom(t *testing.T) {
 	at := []string{"/arguments/idempotency_key", "/arguments/k2", "/arguments/meta/k", "/idempotencyKey"}
 	for seed := range uint64(4000) {

@@ -61,7 +61,7 @@ func (p *Policy) ArgumentKey() (name string, ok bool) {
 	return "", false
 }
 
-// Places lists where a key may stand, as the configuration writes it.
+// KeySources lists where a key may stand, as the configuration writes it.
 func (p *Policy) KeySources() string {
 	texts := make([]string, len(p.Keys))
 	for i, k := range p.Keys {
@@ -178,7 +178,7 @@ var taken = []string{
 	"keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
-// isTaken reports whether a header, in lower case, is no place for a key that goes on:
+// isTaken reports whether a header, in lower case, cannot carry a key that goes on:
 // with the key as its value a call would be cut, misread, or (x-envoy-max-retries)
 // repeated by the proxy.
 func isTaken(name string) bool {

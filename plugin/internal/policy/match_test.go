@@ -94,3 +94,22 @@ func TestMatchHostilePatterns(t *testing.T) {
 		}
 	}
 }
+
+// Which errors say that nothing ran: those of the protocol, those of the policy, and those
+// of the tool, each with no regard to the others.
+func TestReleasedErrors(t *testing.T) {
+	p := one(t, policyWith(`"released_errors":[-32602],"tools":[{"match":"a","released_errors":[-32000]},{"match":"b"}]`))
+	a, b := p.Tool("a"), p.Tool("b")
+	for _, c := range []struct {
+		code int
+		a, b bool
+	}{
+		{-32700, true, true}, {-32600, true, true}, {-32601, true, true}, {-32042, true, true},
+		{-32602, true, true}, {-32000, true, false},
+		{-32603, false, false}, {-32001, false, false}, {0, false, false}, {32042, false, false},
+	} {
+		if onA, onB := p.ReleasedError(a, c.code), p.ReleasedError(b, c.code); onA != c.a || onB != c.b {
+			t.Errorf("code %d: releases a %v, b %v; want %v, %v", c.code, onA, onB, c.a, c.b)
+		}
+	}
+}

@@ -115,10 +115,12 @@ func (p *Policy) finish() {
 		}
 		p.MustGuard = p.MustGuard || t.Guard.Must()
 	}
-	p.HeaderKeysOnly = true
 	for _, k := range p.Keys {
-		p.HeaderKeysOnly = p.HeaderKeysOnly && k.Header != ""
+		if k.Pointer != "" {
+			p.Pointers = append(p.Pointers, k.Pointer)
+		}
 	}
+	p.HeaderKeysOnly = len(p.Pointers) == 0
 	if p.Strip || p.ForwardKey != "" {
 		p.drop(resending...)
 		for _, k := range p.Keys {

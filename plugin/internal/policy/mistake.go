@@ -22,7 +22,7 @@ func (m Mistake) Error() string {
 	return at + ": found " + m.Found + ", expected " + m.Expected
 }
 
-// printable is a pointer on one line, whatever the names in it hold.
+// printable is a pointer on one line, whatever its names contain.
 func printable(pointer string) string {
 	if strings.ContainsFunc(pointer, unicode.IsControl) {
 		return strconv.Quote(pointer)

@@ -28,7 +28,7 @@ func Parse(src []byte) (*Config, Mistakes) {
 				r.wrong(n, at, "a string of up to 64 characters out of letters, digits, - _ .")
 			}
 		}},
-		{"store", r.store},
+		{"store", func(n canonical.Node, at string) { r.store(n, at, c) }},
 		{"policies", func(n canonical.Node, at string) { r.policies(n, at, c) }},
 		{"routes", func(n canonical.Node, _ string) { routes = n }},
 		{"default", func(n canonical.Node, _ string) { def = n }},
@@ -53,12 +53,12 @@ func plain(s string) bool {
 	}) < 0
 }
 
-func (r *reader) store(n canonical.Node, at string) {
-	kind := false
+func (r *reader) store(n canonical.Node, at string, c *Config) {
 	r.members(n, at, []member{{"kind", func(n canonical.Node, at string) {
-		_, kind = r.choice(n, at, "shared_data")
+		i, _ := r.choice(n, at, storeNames...)
+		c.Store = StoreKind(i)
 	}}})
-	if r.doc.Kind(n) == canonical.Object && !kind && r.doc.Member(n, "kind") == canonical.NoNode {
+	if r.doc.Kind(n) == canonical.Object && r.doc.Member(n, "kind") == canonical.NoNode {
 		r.mistake(at+"/kind", "nothing", `"shared_data"`)
 	}
 }

@@ -55,6 +55,7 @@ func TestDefaults(t *testing.T) {
 	want := &policy.Policy{
 		Name:      "p",
 		Keys:      defaultKeySources,
+		Pointers:  []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"},
 		Anonymous: true,
 		Unlisted:  policy.Tool{Match: "*", Guard: policy.GuardOptional, Window: 10 * time.Minute, TTL: 5 * time.Minute},
 		TTL:       5 * time.Minute, Lease: 15 * time.Second, MaxRequestBytes: 983040,
@@ -79,7 +80,7 @@ func TestNoConfiguration(t *testing.T) {
 	}
 }
 
-// every holds every member that this version serves, none at its default.
+// every has every member that this version serves, none at its default.
 const every = `{
 	"namespace": "prod-1.a_B",
 	"store": {"kind": "shared_data"},
@@ -148,6 +149,7 @@ func TestEveryMember(t *testing.T) {
 		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, Server: "payments é",
 		Keys:       []policy.KeySource{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},
 		Principal:  []policy.Principal{{claim("iss"), claim("sub")}, {san}, {subject, {Text: "header:x-user", Header: "x-user"}}},
+		Pointers:   []string{"/arguments/meta/idempotency-key", "/_meta/a~1b~0c"},
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},
 		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true,

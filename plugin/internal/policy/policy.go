@@ -33,6 +33,7 @@ func (g Guard) Must() bool { return g == GuardRequired || g == GuardDerived }
 // Config is the whole configuration, checked.
 type Config struct {
 	Namespace string
+	Store     StoreKind
 	Policies  []*Policy // sorted by name, so that a policy's index is stable for one set of names
 
 	exact  map[string]*Policy // route name → policy; nil value = off
@@ -40,7 +41,7 @@ type Config struct {
 	byName map[string]*Policy
 	def    *Policy // nil = off
 
-	warnings []string // of members and what they hold
+	warnings []string // of members and their values
 }
 
 type routeGlob struct {
@@ -48,16 +49,26 @@ type routeGlob struct {
 	policy  *Policy
 }
 
+// StoreKind says where the ledger keeps its entries.
+type StoreKind uint8
+
+// SharedData is the proxy's own shared data: of one process, lost with it.
+const SharedData StoreKind = iota
+
+// storeNames are the kinds as a configuration writes them.
+var storeNames = []string{SharedData: "shared_data"}
+
 // Policy is one policy with every default filled in.
 type Policy struct {
 	Name    string
-	Index   int // place among Config.Policies
+	Index   int // into Config.Policies
 	Preset  Preset
 	Observe bool   // everything is computed and counted, nothing is refused or edited
 	Server  string // "" = take the virtual host's name and the policy's
 
 	Keys           []KeySource
-	HeaderKeysOnly bool // every key place is a header
+	Pointers       []string // those of Keys that are pointers
+	HeaderKeysOnly bool     // every key source is a header
 
 	Principal []Principal
 	Anonymous bool
@@ -121,7 +132,7 @@ type Limits struct {
 	TombstonesPerScope                               int
 	ReplyBytes                                       int
 	StoredBytes                                      int
-	Evict                                            bool // at an entry cap, give up the oldest completed entry
+	Evict                                            bool // at an entry cap, evict the oldest completed entry
 }
 
 // Tool is an entry of a policy's `tools`.
@@ -139,13 +150,13 @@ type Tool struct {
 	ResultID         string // JSON Pointer into the result, "" = none
 }
 
-// KeySource is one place where a key may stand: exactly one member is set.
+// KeySource is where a key may stand: exactly one member is set.
 type KeySource struct {
 	Header  string // lower case
 	Pointer string // RFC 6901, below /params
 }
 
-// Source yields one value of an identity or a scope: a header, or one of the proxy's
+// Source gives one value of an identity or a scope: a header, or one of the proxy's
 // attributes.
 type Source struct {
 	Text     string   // as configured; part of the identity, so that a claim never equals a SAN
@@ -154,7 +165,7 @@ type Source struct {
 	Peer     bool     // of the client's certificate: counts only when it was validated
 }
 
-// Principal is a list of sources that must all yield.
+// Principal is a list of sources that must all give a value.
 type Principal []Source
 
 // Tool gives the first entry whose match fits name, else what unlisted tools take.

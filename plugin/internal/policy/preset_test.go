@@ -20,7 +20,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	none := base(policy.NoPreset)
-	none.Keys = defaultKeySources
+	none.Keys, none.Pointers = defaultKeySources, []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"}
 
 	gateway := base(policy.Gateway)
 	gateway.Keys, gateway.HeaderKeysOnly = []policy.KeySource{{Header: "idempotency-key"}}, true
@@ -31,7 +31,7 @@ func TestPresets(t *testing.T) {
 	}
 
 	sep3182 := base(policy.SEP3182)
-	sep3182.Keys = []policy.KeySource{{Pointer: "/idempotencyKey"}}
+	sep3182.Keys, sep3182.Pointers = []policy.KeySource{{Pointer: "/idempotencyKey"}}, []string{"/idempotencyKey"}
 	sep3182.Reply, sep3182.Advertise = policy.ReplyJSONRPC, true
 
 	derived := base(policy.Derived)
@@ -40,10 +40,12 @@ func TestPresets(t *testing.T) {
 	derived.Unlisted.Guard, derived.Unlisted.ReleaseToolError = policy.GuardDerived, true
 	derived.Limits.ReplyBytes = 64 << 10
 
+	derived.Pointers = []string{"/arguments/idempotency_key"}
 	derived.Dropped = []string{"idempotency-key", "x-idempotency-key"}
 
 	forward := base(policy.Forward)
 	forward.Keys, forward.Strip, forward.ForwardKey, forward.Advertise = argument, true, "x-idempotency-key", true
+	forward.Pointers = []string{"/arguments/idempotency_key"}
 	forward.Dropped = []string{"idempotency-key"}
 	forward.Reply, forward.Unlisted.RetryUnknown = policy.ReplyToolResult, true
 

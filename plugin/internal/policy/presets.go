@@ -2,7 +2,9 @@ package policy
 
 import "time"
 
-const defaultMaxRequestBytes = 983040
+// DefaultMaxRequestBytes is the longest body that is read, in bytes: below Envoy's own
+// limit of 1 MiB, so that the refusal is ours and not a plain 413.
+const DefaultMaxRequestBytes = 983040
 
 var (
 	allKeys = []string{
@@ -25,7 +27,7 @@ var presetNames = []string{"gateway", "sep3182", "derived", "forward"}
 // Anything can be overridden.
 func defaults(preset Preset) Policy {
 	p := Policy{
-		Preset: preset, TTL: 5 * time.Minute, MaxRequestBytes: defaultMaxRequestBytes, Limits: large,
+		Preset: preset, TTL: 5 * time.Minute, MaxRequestBytes: DefaultMaxRequestBytes, Limits: large,
 		Unlisted: Tool{Match: "*", Guard: GuardOptional, Window: 10 * time.Minute},
 	}
 	keys := allKeys

@@ -42,7 +42,7 @@ func (r *reader) told(at string) bool {
 const mostShown = 80
 
 // found describes a value briefly. Strings are shown up to a bound: a
-// configuration holds no secrets, but it may hold a slip of the keyboard.
+// configuration has no secrets, but it may have a slip of the keyboard.
 func (r *reader) found(n canonical.Node) string {
 	switch r.doc.Kind(n) {
 	case canonical.Object:

@@ -323,3 +323,26 @@ func TestLateHolder(t *testing.T) {
 		}
 	}
 }
+
+// Each status that a server may send makes of the key what section 3 of the contract says.
+func TestEveryStatus(t *testing.T) {
+	for status := 100; status < 600; status++ {
+		w := newWorld(t)
+		g := w.worker(`{"policies":{"p":{"server":"srv","anonymous":true,"released_statuses":[503]}},"default":"p"}`)
+		want := "outcome_unknown"
+		switch {
+		case status >= 200 && status < 300:
+			want = "completed"
+		case status == 307, status == 308, status == 503:
+			want = "released"
+		case status >= 400 && status < 500 && status != 408 && status != 499:
+			want = "released"
+		}
+		x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
+		x.wantSent()
+		x.answer(status, "application/json", okResult)
+		if all, this := w.count("callonce_settled_total"), w.count("callonce_settled_total", "how=.="+want+";"); all != 1 || this != 1 {
+			t.Errorf("status %d: settled %d times, %d times as %s", status, all, this, want)
+		}
+	}
+}

@@ -30,7 +30,7 @@ func TestLabelsComeApart(t *testing.T) {
 					rest = rest[:m[2]] + rest[m[3]:]
 				}
 			}
-			if rest != toolCalls.name || found["outcome"] != "first" || found["namespace"] != "" ||
+			if rest != toolCalls.name || found["outcome"] != "first" || found["namespace"] != "n" ||
 				found["server"] != labelEscapes.Replace("s"+server) || found["tool"] != labelEscapes.Replace("t"+tool) {
 				t.Errorf("%q, %q: came apart as %q and %v", server, tool, rest, found)
 			}

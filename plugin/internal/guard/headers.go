@@ -51,7 +51,7 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 				h.length = n
 			}
 		case "mcp-method":
-			if h.mcpMethod == "" || value == toolsCall {
+			if h.mcpMethod == "" || value == mcp.ToolsCall {
 				h.mcpMethod = value
 			}
 		}
@@ -71,8 +71,6 @@ func (h *head) size() (n int) {
 	}
 	return n
 }
-
-const toolsCall = "tools/call"
 
 func join(a, b string) string {
 	if a == "" {
@@ -97,61 +95,3 @@ func (h *head) one(name string) (value string, lines int) {
 func (h *head) isPost() bool { return strings.EqualFold(h.method, "POST") }
 
 func (h *head) isJSON() bool { return h.types > 0 && h.json == h.types }
-
-// class is what the headers alone say (rules 1 to 3 of the contract's order).
-type class uint8
-
-const (
-	buffer class = iota
-	pass
-	stray
-	unsupportedType
-	encoded
-	tooLarge
-)
-
-// keyless reports whether the lack of a key shows already that there is nothing to look
-// for (rule 1), so that the headers need not be read.
-func (s *Stream) keyless() bool {
-	p := s.policy
-	if p.MustGuard || p.Advertise || !p.HeaderKeysOnly {
-		return false
-	}
-	for i := range p.Keys {
-		if s.host.HasRequestHeader(p.Keys[i].Header) {
-			return false
-		}
-	}
-	return true
-}
-
-// classify decides by the headers.
-func (s *Stream) classify() class {
-	p, h := s.policy, &s.head
-	post, isJSON := h.isPost(), h.isJSON()
-	noCall := h.mcpMethod != "" && h.mcpMethod != toolsCall
-	switch {
-	case !p.MustGuard && !h.keyed && (p.HeaderKeysOnly && !p.Advertise || noCall):
-		return pass
-	case post && !isJSON && p.MustGuard:
-		return unsupportedType
-	case !post || !isJSON:
-		if h.keyed {
-			return stray
-		}
-		return pass
-	}
-	// Where a key may stand in the body, only a header that names another method shows
-	// that there is none.
-	guardable := h.keyed || p.MustGuard || !p.HeaderKeysOnly && !noCall
-	switch {
-	case !mcp.IsIdentity(h.encoding):
-		if guardable {
-			return encoded
-		}
-		return pass
-	case h.length > p.MaxRequestBytes && (h.keyed || p.MustGuard):
-		return tooLarge
-	}
-	return buffer
-}

@@ -10,20 +10,18 @@ import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
 )
 
-// Issue 10, point 24: changes of the code that no test had noticed.
-
-// The gauge of the youngest entry that was given up only falls.
+// The gauge of the youngest entry that was evicted only falls.
 func TestYoungestEvicted(t *testing.T) {
 	w := newWorld(t)
 	g := w.worker(plain)
-	const name = "server=.=srv;.;callonce_youngest_evicted_seconds"
+	const name = "namespace=.=ns;.;server=.=srv;.;callonce_youngest_evicted_seconds"
 	for _, c := range []struct {
 		age  time.Duration
 		want uint64
 	}{{90 * time.Second, 90}, {120 * time.Second, 90}, {90 * time.Second, 90}, {30*time.Second + 999*time.Millisecond, 30}, {31 * time.Second, 30}, {time.Millisecond, 1}, {0, 1}, {time.Hour, 1}} {
 		g.evicted("p", c.age)
 		if got := w.gauges[name]; got != c.want {
-			t.Errorf("one of %v was given up: the youngest is %d, want %d", c.age, got, c.want)
+			t.Errorf("one of %v was evicted: the youngest is %d, want %d", c.age, got, c.want)
 		}
 	}
 }
@@ -232,7 +230,7 @@ func TestRetryAfterOfCapacity(t *testing.T) {
 	room := w.send(g, toolCall("1", `{}`), "idempotency-key", "another")
 	room.wantSent()
 	room.answer(404, "text/plain", "no")
-	g.Tick(w.now) // gives back what it holds ahead
+	g.Tick(w.now) // returns its cached quota
 	// In flight is over soon.
 	x := w.worker(`{"policies":{"p":{"server":"srv","anonymous":true,"limits":{"in_flight_per_scope":1}}},"default":"p"}`)
 	w.send(x, toolCall("1", `{"b":1}`), "idempotency-key", "b").wantSent()

@@ -37,33 +37,32 @@ var outcomes = map[string]string{
 	mcp.Unavailable.Type:      outUnavailable,
 }
 
-// metric is one of the counters or gauges; labels name what varies, in the order of
-// a key's values.
+// metric is one of the counters or gauges; labels name what varies beside
+// namespace and server, in the order of a key's values.
 type metric struct {
-	name      string
-	namespace bool
-	labels    []string
+	name   string
+	labels []string
 }
 
 var (
-	decisions          = &metric{"mcp_gateway_idempotency_total", true, []string{"outcome"}}
-	toolCalls          = &metric{"callonce_tool_calls_total", false, []string{"tool", "outcome"}}
-	settlements        = &metric{"callonce_settled_total", false, []string{"how"}}
-	evictions          = &metric{"callonce_evicted_total", false, nil}
-	shed               = &metric{"callonce_replies_shed_total", false, nil}
-	strayKeys          = &metric{"callonce_stray_keys_total", false, nil}
-	duplicates         = &metric{"callonce_duplicates_total", false, []string{"source"}}
-	meshRetriesOff     = &metric{"callonce_mesh_retries_off_total", false, nil}
-	headersNotBuffered = &metric{"callonce_headers_not_held_total", false, nil}
-	ambiguous          = &metric{"callonce_ambiguous_total", true, nil}
-	bucketsFull        = &metric{"callonce_buckets_full_total", false, nil}
-	claimedAhead       = &metric{"callonce_claimed_ahead_total", false, nil}
-	foreignBytes       = &metric{"callonce_foreign_records_total", false, nil}
-	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", false, nil}
+	decisions          = &metric{"mcp_gateway_idempotency_total", []string{"outcome"}}
+	toolCalls          = &metric{"callonce_tool_calls_total", []string{"tool", "outcome"}}
+	settlements        = &metric{"callonce_settled_total", []string{"how"}}
+	evictions          = &metric{"callonce_evicted_total", nil}
+	shed               = &metric{"callonce_replies_shed_total", nil}
+	strayKeys          = &metric{"callonce_stray_keys_total", nil}
+	duplicates         = &metric{"callonce_duplicates_total", []string{"source"}}
+	meshRetriesOff     = &metric{"callonce_mesh_retries_off_total", nil}
+	headersNotBuffered = &metric{"callonce_headers_not_held_total", nil}
+	ambiguous          = &metric{"callonce_ambiguous_total", nil}
+	bucketsFull        = &metric{"callonce_buckets_full_total", nil}
+	claimedAhead       = &metric{"callonce_claimed_ahead_total", nil}
+	foreignBytes       = &metric{"callonce_foreign_records_total", nil}
+	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", nil}
 
-	entries         = &metric{"callonce_entries", false, []string{"state"}}
-	replyBytes      = &metric{"callonce_reply_bytes", false, nil}
-	youngestEvicted = &metric{"callonce_youngest_evicted_seconds", false, nil}
+	entries         = &metric{"callonce_entries", []string{"state"}}
+	replyBytes      = &metric{"callonce_reply_bytes", nil}
+	youngestEvicted = &metric{"callonce_youngest_evicted_seconds", nil}
 )
 
 // counts makes each metric once. Label values come from configuration or from the
@@ -140,9 +139,7 @@ func (c *counts) fullName(k countKey) string {
 		b.WriteString(labelEscapes.Replace(OneLine(value, len(value))))
 		b.WriteString(";.;")
 	}
-	if k.metric.namespace {
-		label("namespace", c.namespace)
-	}
+	label("namespace", c.namespace)
 	if k.server != "" {
 		label("server", k.server)
 	}

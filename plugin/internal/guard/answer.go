@@ -1,0 +1,161 @@
+package guard
+
+import (
+	"strconv"
+
+	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/mcp"
+)
+
+// form is how the answer to a claimed call comes back.
+type form uint8
+
+const (
+	unread form = iota // nothing in it is looked at
+	asJSON
+	asEvents
+)
+
+// readAlong is what is known of the answer while it passes. Nothing of it is ever
+// kept from the client.
+type readAlong struct {
+	form    form
+	cap     int // most bytes of a message that is kept
+	status  int
+	expect  int // Content-Length, -1 = not given
+	got     int
+	body    mcp.Text
+	value   mcp.Value
+	events  mcp.Events
+	odd     bool // an event was refused by the strict reader
+	settled bool
+	event   ledger.Event // how it was settled
+	fenced  bool         // the lease was lost: no later settlement of it counts
+	ended   bool         // the proxy said that the answer is whole
+}
+
+// ResponseHeaders is called with the answer's headers; end says that there is no
+// body.
+func (s *Stream) ResponseHeaders(end bool) (a Action) {
+	defer s.contain(answerBegins, &a)
+	if s.stage == reading || s.stage == asking {
+		// Answered before the call was judged, by the proxy or by a server that had only the
+		// headers: the body must not follow.
+		s.leaveLedger()
+		s.stage = replied
+	}
+	if s.stage == advertised {
+		s.beginAdvert(end)
+	}
+	if s.stage != forwarded {
+		return Continue
+	}
+	lines, err := s.host.ResponseHeaders()
+	if err != nil {
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		return Continue
+	}
+	var encoding, contentType string
+	r := &s.reply
+	r.expect, r.ended = -1, end
+	for _, l := range lines {
+		switch l[0] {
+		case ":status":
+			r.status, _ = strconv.Atoi(l[1])
+		case "content-type":
+			contentType = l[1]
+		case "content-encoding":
+			encoding = join(encoding, l[1])
+		case "content-length":
+			if n, err := strconv.Atoi(l[1]); err == nil {
+				r.expect = n
+			}
+		}
+	}
+	if s.byHead(contentType, encoding) {
+		return Continue
+	}
+	if mcp.IsEventStream(contentType) {
+		r.form, r.events.Cap = asEvents, r.cap
+	} else {
+		r.form, r.body.Cap = asJSON, r.cap
+	}
+	if end {
+		s.atEnd()
+	}
+	return Continue
+}
+
+// statusRules are what a server's status alone makes of the key (section 3 of the contract).
+// The first that fits decides; a status that none fits leaves the outcome unknown.
+var statusRules = [...]struct {
+	from, to int
+	then     ledger.Event
+	surely   bool // also of a call that was cancelled: it did not run here
+	readOn   bool // the rest of the answer decides
+}{
+	{from: 200, to: 299, readOn: true},
+	// A router sent the caller elsewhere, with the same call: its answer there is kept under
+	// that path.
+	{from: 307, to: 308, then: ledger.Release, surely: true},
+	// Other redirections say where to look for the outcome, perhaps. Nobody knows what the
+	// server did before.
+	{from: 300, to: 399, then: ledger.MarkUnknown},
+	{from: 408, to: 408, then: ledger.MarkUnknown},
+	{from: 499, to: 499, then: ledger.MarkUnknown},
+	{from: 400, to: 499, then: ledger.Release},
+}
+
+// byHead settles what the head alone decides: the rows of section 3 that need no body.
+func (s *Stream) byHead(contentType, encoding string) (settled bool) {
+	details, _ := s.host.Property(propDetails)
+	if string(details) != viaUpstream {
+		s.settleLocalReply(string(details))
+		return true
+	}
+	return s.byStatus() || s.byForm(contentType, encoding)
+}
+
+// settleLocalReply settles a call that the proxy, or a filter in it, answered by itself.
+func (s *Stream) settleLocalReply(details string) {
+	flags, _ := s.host.Property(propFlags)
+	attempts, _ := s.host.Property(propAttempts)
+	ev := ledger.MarkUnknown
+	if nothingSent(details, flags, attempts) || s.answeredBehind(details) {
+		ev = ledger.Release
+	}
+	s.settle(ledger.Outcome{Event: ev})
+}
+
+// byStatus settles what the status decides.
+func (s *Stream) byStatus() (settled bool) {
+	status := s.reply.status
+	if s.policy.Released(status) {
+		s.settleNoResult(ledger.Release)
+		return true
+	}
+	for i := range statusRules {
+		switch r := &statusRules[i]; {
+		case status < r.from || status > r.to:
+			continue
+		case r.readOn:
+			return false
+		case r.surely:
+			s.settle(ledger.Outcome{Event: r.then})
+		default:
+			s.settleNoResult(r.then)
+		}
+		return true
+	}
+	s.settleNoResult(ledger.MarkUnknown)
+	return true
+}
+
+// byForm settles an answer whose body cannot be read along.
+func (s *Stream) byForm(contentType, encoding string) (settled bool) {
+	if mcp.IsIdentity(encoding) && (mcp.IsEventStream(contentType) || mcp.IsJSON(contentType)) {
+		return false
+	}
+	s.settleNoResult(ledger.MarkNotReplayable)
+	return true
+}

@@ -1,0 +1,106 @@
+package guard
+
+import (
+	"time"
+
+	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
+	"github.com/callonce/callonce/plugin/internal/scratch"
+)
+
+// intent is the claim that the ledger is asked with.
+func (s *Stream) intent(r *mcp.Request, scope scoped, id, fingerprint [32]byte, derived bool) ledger.Claim {
+	p, tool := s.policy, s.call.tool
+	c := ledger.Claim{
+		ID:           id,
+		Fingerprint:  fingerprint,
+		Policy:       p.Name,
+		Principal:    scope.principal,
+		Scope:        scope.scope,
+		Session:      sketch(s.call.session),
+		Request:      sketch(string(s.call.id)),
+		RetryUnknown: tool.RetryUnknown,
+		TakesTasks:   r.TakesTasks(),
+		Budget:       budget(p),
+		Limits:       limits(p),
+		Terms:        ledger.Terms{TTL: tool.TTL, LeaseTTL: p.Lease},
+	}
+	if derived {
+		c.Terms.Window = tool.Window
+	}
+	s.g.buf = mcp.AppendID(s.g.buf[:0], s.call.id)
+	s.call.mark = ledger.Cancellation{Scope: c.Scope, Session: c.Session, Request: sketch(view(s.g.buf))}
+	s.g.buf = scratch.Keep(s.g.buf)
+	return c
+}
+
+func budget(p *policy.Policy) ledger.Budget {
+	return ledger.Budget{Ring: p.Index, Bytes: p.Limits.StoredBytes}
+}
+
+func limits(p *policy.Policy) ledger.Limits {
+	l := &p.Limits
+	return ledger.Limits{
+		Entries: l.Entries, EntriesPerPrincipal: l.EntriesPerPrincipal, EntriesPerScope: l.EntriesPerScope,
+		InFlight: l.InFlight, InFlightPerPrincipal: l.InFlightPerPrincipal, InFlightPerScope: l.InFlightPerScope,
+		TombstonesPerScope: l.TombstonesPerScope, OnFullEvict: l.Evict,
+	}
+}
+
+// claim asks the ledger.
+func (s *Stream) claim(c ledger.Claim) Action {
+	s.stage = asking
+	s.g.enter(s)
+	answer, now := s.g.store.Ask(s.token, c)
+	if !now {
+		s.g.waiting[s.token] = s
+		return Pause
+	}
+	return s.act(answer)
+}
+
+// answered takes an answer that came later, in a callback that is not the stream's.
+func (s *Stream) answered(a ledger.Answer) {
+	if s.host.Enter() == nil && s.actLate(a) == Continue {
+		_ = s.host.Resume()
+	}
+}
+
+func (s *Stream) actLate(a ledger.Answer) (act Action) {
+	defer s.contain(request, &act)
+	return s.act(a)
+}
+
+// act does what the ledger's answer asks for.
+func (s *Stream) act(a ledger.Answer) Action {
+	if s.claimedAhead(a) {
+		return s.guardedAhead()
+	}
+	// Not sooner: until here an instance ahead may have said which key it has claimed.
+	s.state(stateKey, s.call.operation)
+	s.repeated(a)
+	switch {
+	case a.Verdict == ledger.First:
+		return s.forward(a.Lease)
+	case a.Verdict == ledger.Replay:
+		return s.replay(a.Reply)
+	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError:
+		return s.forwardUnguarded()
+	case a.Verdict == ledger.RefusedCapacity:
+		full := mcp.Capacity
+		full.RetryAfter = max(int((a.RetryAfter+time.Second-1)/time.Second), full.RetryAfter)
+		return s.refuse(&full, "")
+	default:
+		return s.refuse(verdicts[a.Verdict], "")
+	}
+}
+
+// verdicts says which refusal each of the ledger's verdicts is.
+var verdicts = map[ledger.Verdict]*mcp.Refusal{
+	ledger.RefusedInFlight:      &mcp.InFlight,
+	ledger.RefusedConflict:      &mcp.Conflict,
+	ledger.RefusedUnknown:       &mcp.OutcomeUnknown,
+	ledger.RefusedNotReplayable: &mcp.NotReplayable,
+	ledger.RefusedUnavailable:   &mcp.Unavailable,
+}
