@@ -78,7 +78,7 @@ func TestGuardedPath(t *testing.T) {
 	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL})
 	for _, path := range []string{
 		"/mcp", "/mcp/", "/mcp/team", "/mcp?x=/oauth", "/MCP", "/Mcp", "/%6dcp", "/m%63p", "//mcp", "/./mcp", "/x/../mcp", "/x/%2e%2e/mcp", "/x/%2E%2E/mcp/",
-		"/x%2f..%2fmcp", "/%2fmcp", "/mcp%2f", "/x%5c..%5cmcp", "/mcp;a=b", "/mcp%3ba=b",
+		"/x%2f..%2fmcp", "/%2fmcp", "/mcp%2f", "/x%5c..%5cmcp", "/mcp;a=b", "/mcp%3ba=b", "/;/mcp", "/;a=b/mcp", "/x;/../mcp", "/%256dcp", "/x;y",
 	} {
 		status, body := raw(t, e.URL(), "POST", path, "application/json", mustHaveKey)
 		// A redirect leads to the path's usual spelling.
@@ -111,7 +111,7 @@ func TestGuardedPath(t *testing.T) {
 func TestBareOff(t *testing.T) {
 	server := startArrivals(t, httptest.NewServer)
 	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL, Edit: func(e *envoytest.Tree) {
-		e.Set(false, envoytest.Host.To("routes", 2, "metadata", "filter_metadata", "callonce", "policy")...)
+		e.Set(false, envoytest.Host.To("routes", 3, "metadata", "filter_metadata", "callonce", "policy")...)
 	}})
 	for path, contentType := range map[string]string{"/oauth/token": "application/x-www-form-urlencoded", "/other": "application/json"} {
 		if status, body := raw(t, e.URL(), "POST", path, contentType, mustHaveKey); status != 200 || len(server.take()) != 1 {
