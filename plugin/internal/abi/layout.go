@@ -2,9 +2,9 @@
 
 package abi
 
-import "github.com/callonce/callonce/plugin/internal/ledger"
+import "github.com/callonce/callonce/plugin/internal/ledger/shared"
 
-var layout = ledger.DefaultLayout
+var layout = shared.DefaultLayout
 
 // mostHeadsBuffered bounds headsHeld, softly: a VM of Envoy's dies at 1 GiB, and Go's
 // collector lets what lives grow to twice its size.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/ledger/shared"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 	"github.com/callonce/callonce/plugin/internal/policy"
 )
@@ -17,6 +18,7 @@ type Guard struct {
 	store     ledger.Store
 	marks     ledger.Marks
 	counts    counts
+	numbers   numbers
 	log       Log
 	places    [][]string // of each policy by its index, the pointers among its keys
 	waiting   map[ledger.Token]*Stream
@@ -56,6 +58,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		config:  config,
 		log:     func(text string) { log(OneLine(text, maxLogged)) },
 		counts:  newCounts(config.Namespace, m),
+		numbers: numbersOf(config.Policies),
 		waiting: map[ledger.Token]*Stream{},
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
@@ -70,13 +73,11 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 
 // Open opens the ledger in the host's shared data. env needs what the worker alone
 // knows: table, clock and chance.
-func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
+func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
 	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
-	for _, p := range g.config.Policies {
-		env.Policies = append(env.Policies, p.Name)
-	}
-	store, err := ledger.Open(env, g.config.Namespace, layout)
+	env.Policies = g.numbers.of
+	store, err := shared.Open(env, g.config.Namespace, layout)
 	if err == nil {
 		g.store, g.marks, g.now, g.digest = store, store, env.Now, store.Digest
 	}
@@ -127,10 +128,10 @@ func (g *Guard) leave(s *Stream) {
 }
 
 // Quotas are what the configuration lets the ledger hold, for its stated maximum.
-func (g *Guard) Quotas() []ledger.Quota {
-	var out []ledger.Quota
+func (g *Guard) Quotas() []shared.Quota {
+	var out []shared.Quota
 	for _, p := range g.config.Policies {
-		out = append(out, ledger.Quota{Limits: limits(p), Budget: budget(p), ReplyBytes: p.Limits.ReplyBytes})
+		out = append(out, shared.Quota{Limits: limits(p), Budget: budget(p), ReplyBytes: p.Limits.ReplyBytes})
 	}
 	return out
 }
