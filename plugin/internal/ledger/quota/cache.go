@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
@@ -36,25 +35,7 @@ const (
 	// MostCachedRows bounds the rows in which quota is cached, and with it the work of a tick.
 	MostCachedRows = 512
 	cacheSlots     = 2 * MostCachedRows
-	// capPerCached: a worker caches one of so many of a cap, so that 32 workers cache at most half of it.
-	capPerCached = 64
 )
-
-// cacheable says how much of each kind may be cached at a level. Small caps stay exact,
-// and where entries are evicted nothing may look used that is not.
-func cacheable(l *ledger.Limits, level int, perCached int32) state.Counts {
-	if l.OnFullEvict {
-		return state.Counts{}
-	}
-	c := Caps(l, level)
-	few := func(limit int32) int32 { return min(limit/perCached, mostCached) }
-	d := state.Counts{Entries: few(c.Entries), InFlight: few(c.InFlight)}
-	d.Tombs = d.InFlight
-	if c.Tombs > 0 {
-		d.Tombs = min(d.Tombs, few(c.Tombs))
-	}
-	return d
-}
 
 func covers(a, b state.Counts) bool {
 	return a.Entries >= b.Entries && a.InFlight >= b.InFlight && a.Tombs >= b.Tombs
@@ -107,12 +88,10 @@ func (p *cache) put(row uint64, epoch uint32, d state.Counts) (ok bool) {
 	return true
 }
 
-// take uses cached quota, if there is enough of it.
-func (p *cache) take(row uint64, epoch uint32, d state.Counts) bool {
-	if !covers(p.of(row, epoch), d) {
-		return false
-	}
-	return p.put(row, epoch, minus(d))
+// take uses cached quota, if there is enough of it; have is what there was.
+func (p *cache) take(row uint64, epoch uint32, d state.Counts) (have state.Counts, ok bool) {
+	have = p.of(row, epoch)
+	return have, covers(have, d) && p.put(row, epoch, minus(d))
 }
 
 // keep caches as much of what is returned to one row as may be, and gives the rest.
@@ -122,14 +101,4 @@ func (p *cache) keep(row uint64, epoch uint32, d, may state.Counts) (rest state.
 		return d
 	}
 	return d.Minus(k)
-}
-
-// ahead is what to reserve beyond a claim that leaves a row at after: only entries, since what is in flight
-// comes back, and only below half of the cap.
-func (p *cache) ahead(c *Change, after, may state.Counts, limit int32, epoch uint32) state.Counts {
-	n := may.Entries - p.of(c.Row, epoch).Entries
-	if p.none || c.Delta.Entries <= 0 || n <= 0 || after.Entries+n > limit/2 {
-		return state.Counts{}
-	}
-	return state.Counts{Entries: n}
 }

@@ -4,14 +4,13 @@ import (
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
 // Pages are the rows in shared data as one worker sees them, and its cache. Not for concurrent use.
 type Pages struct {
-	cells     *cells.Cells
+	table     *record.Table
 	prefix    string
 	salt      uint64
 	keys      []string // made as they are needed
@@ -21,8 +20,8 @@ type Pages struct {
 }
 
 // New gives so many pages; their keys begin with prefix, and salt places rows in them.
-func New(c *cells.Cells, prefix string, pages int, salt uint64) *Pages {
-	return &Pages{cells: c, prefix: prefix, salt: salt, keys: make([]string, pages), perCached: capPerCached}
+func New(t *record.Table, prefix string, pages int, salt uint64) *Pages {
+	return &Pages{table: t, prefix: prefix, salt: salt, keys: make([]string, pages), perCached: capPerCached}
 }
 
 // CacheOneOf sets of how many of a cap one may be cached. Tests that want small caps cached lower it.
@@ -41,53 +40,17 @@ func (p *Pages) Key(n int) string {
 
 func validPage(b []byte) bool { return Page(b).Valid() }
 
-func (p *Pages) read(n int) (Page, uint32, cells.Status) {
-	v, cas, st := p.cells.Read(p.Key(n), validPage)
+func (p *Pages) read(n int) (Page, uint32, record.Status) {
+	v, cas, st := p.table.Read(p.Key(n), validPage)
 	return v, cas, st
-}
-
-// Reservation is what became of the wish for quota.
-type Reservation struct {
-	Got    bool
-	Stale  bool // the bucket has changed: start again
-	Failed bool // the table cannot tell
-	// Of a level that is full:
-
-	Level   int
-	Evict   bool // evicting a completed entry of it would help
-	Tombs   bool // what is full are its tombstones, none of them a reserved one
-	Passing bool // what is full comes back as calls in flight end
-	// Settled is how many completed entries the rows looked at know of.
-	Settled [Levels]int32
-}
-
-// fits decides whether a row that says main has room at a level for a change.
-func (r *Reservation) fits(level int, main, delta, caps state.Counts) bool {
-	r.Level = level
-	r.Settled[level] = main.Entries - main.Tombs
-	after := main.Plus(delta)
-	over := func(d, after, limit int32) bool { return d > 0 && limit > 0 && after > limit }
-	switch {
-	case over(delta.InFlight, after.InFlight, caps.InFlight):
-		r.Passing = true
-	case over(delta.Tombs, after.Tombs, caps.Tombs):
-		r.Tombs, r.Passing = true, main.InFlight > 0
-	case over(delta.Entries, after.Entries, caps.Entries):
-		r.Evict = true
-	default:
-		return true
-	}
-	return false
 }
 
 // Reserve makes room in all three rows of an entry of a bucket of an epoch, innermost first, before the bucket
 // says so: a crash between the two leaves a count too high, never too low. It reserves all or nothing.
 func (p *Pages) Reserve(rows *Rows, d state.Counts, l *ledger.Limits, epoch uint32) (r Reservation) {
 	for level, row := range rows {
-		if p.cache.take(row, epoch, d) {
-			continue
-		}
-		if !p.reserve(&r, level, Change{row, d}, l, epoch) {
+		have, ok := p.cache.take(row, epoch, d)
+		if !ok && !p.reserve(&r, level, Change{row, d}, have, l, epoch) {
 			p.give(rows[:level], d, epoch)
 			return r
 		}
@@ -96,33 +59,34 @@ func (p *Pages) Reserve(rows *Rows, d state.Counts, l *ledger.Limits, epoch uint
 	return r
 }
 
-func (p *Pages) reserve(r *Reservation, level int, c Change, l *ledger.Limits, epoch uint32) bool {
+func (p *Pages) reserve(r *Reservation, level int, c Change, have state.Counts, l *ledger.Limits, epoch uint32) bool {
 	r.Level = level
-	caps := Caps(l, level)
 	n := p.PageOf(c.Row)
-	for range cells.MaxTries {
+	for range record.MaxTries {
 		pg, cas, st := p.read(n)
 		if !st.OK() {
 			break
 		}
-		main := pg.Says(c.Row)
-		if !r.fits(level, main, c.Delta, caps) {
+		ahead, ok := r.fits(pg.Says(c.Row), c.Delta, l, p.perCached, have)
+		if !ok {
 			return false
 		}
-		extra := p.cache.ahead(&c, main.Plus(c.Delta), cacheable(l, level, p.perCached), caps.Entries, epoch)
-		buf, ok := pg.appendChanged(p.buf[:0], []Change{{c.Row, c.Delta.Plus(extra)}}, epoch)
+		if p.cache.none {
+			ahead = state.Counts{}
+		}
+		buf, ok := pg.appendChanged(p.buf[:0], []Change{{c.Row, c.Delta.Plus(ahead)}}, epoch)
 		p.buf = buf
 		if !ok {
 			r.Stale = true
 			return false
 		}
-		done, err := p.cells.Set(p.Key(n), buf, cas)
+		done, err := p.table.Set(p.Key(n), buf, cas)
 		if err != nil {
 			break
 		}
 		if done {
-			if extra != (state.Counts{}) && !p.cache.put(c.Row, epoch, extra) {
-				p.Post([]Change{{c.Row, minus(extra)}}, epoch)
+			if ahead != (state.Counts{}) && !p.cache.put(c.Row, epoch, ahead) {
+				p.Post([]Change{{c.Row, minus(ahead)}}, epoch)
 			}
 			return true
 		}
@@ -218,7 +182,7 @@ func (p *Pages) Post(changes []Change, epoch uint32) {
 }
 
 func (p *Pages) post(n int, changes []Change, epoch uint32) {
-	for range cells.MaxTries {
+	for range record.MaxTries {
 		pg, cas, st := p.read(n)
 		if !st.OK() {
 			return
@@ -228,7 +192,7 @@ func (p *Pages) post(n int, changes []Change, epoch uint32) {
 		if !ok {
 			return
 		}
-		if done, err := p.cells.Set(p.Key(n), buf, cas); done || err != nil {
+		if done, err := p.table.Set(p.Key(n), buf, cas); done || err != nil {
 			return
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
@@ -118,12 +117,12 @@ func (p *Pages) Install(n int, epoch uint32, t *Tally) (ok bool) {
 // rewrite swaps a page for what f makes of it. A foreign page is passed over: claims
 // that need it are refused anyway.
 func (p *Pages) rewrite(n int, f func(Page) ([]byte, bool)) bool {
-	for range cells.MaxTries {
+	for range record.MaxTries {
 		pg, cas, st := p.read(n)
 		switch st {
-		case cells.Failed:
+		case record.Failed:
 			return false
-		case cells.Foreign:
+		case record.Foreign:
 			return true
 		}
 		buf, ok := f(pg)
@@ -131,7 +130,7 @@ func (p *Pages) rewrite(n int, f func(Page) ([]byte, bool)) bool {
 			return false
 		}
 		p.buf = buf
-		done, err := p.cells.Set(p.Key(n), buf, cas)
+		done, err := p.table.Set(p.Key(n), buf, cas)
 		if err != nil {
 			return false
 		}
@@ -173,8 +172,8 @@ func validDues(b []byte) bool { return record.Dues(b).Valid() }
 
 // Due gives what the last recount saw of a row.
 func (p *Pages) Due(row uint64) (d record.Due) {
-	v, _, st := p.cells.Read(p.DueKey(p.PageOf(row)), validDues)
-	if st != cells.Present {
+	v, _, st := p.table.Read(p.DueKey(p.PageOf(row)), validDues)
+	if st != record.Present {
 		return d
 	}
 	return record.Dues(v).Of(row)
@@ -183,7 +182,7 @@ func (p *Pages) Due(row uint64) (d record.Due) {
 // writeDues writes down what a recount saw of the rows of a page. A failure costs advice.
 func (p *Pages) writeDues(n int, t *Tally) {
 	key := p.DueKey(n)
-	v, cas, st := p.cells.Read(key, validDues)
+	v, cas, st := p.table.Read(key, validDues)
 	if !st.OK() {
 		return
 	}
@@ -194,7 +193,7 @@ func (p *Pages) writeDues(n int, t *Tally) {
 		}
 	})
 	p.buf = buf
-	if st == cells.Present && !slices.Equal(v, buf) || st == cells.Absent && len(buf) > record.DuesHeader {
-		_, _ = p.cells.Set(key, buf, cas)
+	if st == record.Present && !slices.Equal(v, buf) || st == record.Absent && len(buf) > record.DuesHeader {
+		_, _ = p.table.Set(key, buf, cas)
 	}
 }

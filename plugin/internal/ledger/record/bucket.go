@@ -1,5 +1,7 @@
 package record
 
+import "github.com/callonce/callonce/plugin/internal/ledger"
+
 // A bucket is a header, then the ways in use, each an entry.
 //
 //	header   magic 'c' 'o', format, 0 | epoch u32 | fence u64 (the last one given out)
@@ -11,9 +13,9 @@ const (
 // Bucket is the record of one bucket. Nil is a bucket never written.
 type Bucket []byte
 
-// Valid reports whether the bytes are a bucket of this format, whole, with entries of whatever version. Foreign bytes
+// ValidBucket reports whether the bytes are a bucket of this format, whole, with entries of whatever version. Foreign bytes
 // are never trusted, and never overwritten. An emptied bucket is foreign too: with it the fences given out are forgotten.
-func (b Bucket) Valid() bool {
+func ValidBucket(b []byte) bool {
 	if !is(b, BucketHeader, 'o', bucketFormat) {
 		return false
 	}
@@ -75,16 +77,16 @@ func (b Bucket) Find(id *[32]byte) (e Entry) {
 	return e
 }
 
-// AppendBucket starts a bucket.
-func AppendBucket(dst []byte, epoch uint32, fence uint64) []byte {
+// AppendHeader starts a bucket.
+func AppendHeader(dst []byte, epoch uint32, fence uint64) []byte {
 	dst = append(dst, 'c', 'o', bucketFormat, 0)
 	dst = le.AppendUint32(dst, epoch)
 	return le.AppendUint64(dst, fence)
 }
 
-// AppendOthers appends every way of b but the one of id, as stored, and returns their
-// number.
-func AppendOthers(dst []byte, b Bucket, id *[32]byte) ([]byte, int) {
+// appendOthers appends a header, and every way of b but the one of id, as stored. It returns the number of ways.
+func appendOthers(dst []byte, b Bucket, fence uint64, id *[32]byte) ([]byte, int) {
+	dst = AppendHeader(dst, b.Epoch(), fence)
 	n := 0
 	b.Each(func(w Entry) bool {
 		if w.ID() != *id {
@@ -94,4 +96,24 @@ func AppendOthers(dst []byte, b Bucket, id *[32]byte) ([]byte, int) {
 		return true
 	})
 	return dst, n
+}
+
+// AppendClaimed appends the bucket with a new entry in flight in place of the one of the claim's id. others is the number of the ways beside it.
+func AppendClaimed(dst []byte, b Bucket, c *ledger.Claim, h *ledger.Lease) (out []byte, others int) {
+	dst, others = appendOthers(dst, b, h.Fence, &c.ID)
+	return appendClaim(dst, c, h), others
+}
+
+// AppendWithout appends the bucket without the entry of an id.
+func AppendWithout(dst []byte, b Bucket, id *[32]byte) []byte {
+	dst, _ = appendOthers(dst, b, b.Fence(), id)
+	return dst
+}
+
+// AppendSettled appends the bucket with an entry of it as it is once an event has settled it: in a state until it expires, with a reply or,
+// where reply is nil, the one that it had.
+func AppendSettled(dst []byte, b Bucket, e Entry, to ledger.State, settled, expires ledger.Mono, reply *Stored) []byte {
+	id := e.ID()
+	dst, _ = appendOthers(dst, b, b.Fence(), &id)
+	return AppendTurned(dst, e, to, settled, expires, reply)
 }

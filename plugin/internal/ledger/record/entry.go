@@ -103,27 +103,40 @@ func (e Entry) Readable() bool {
 	return e[offVersion] == EntryVersion && len(e) == EntrySize && e.State() != ledger.Free && e.State() < ledger.NumStates
 }
 
-// Turn makes the entry, in place, what it is once an event has settled it.
-func (e Entry) Turn(next ledger.State, settled, expires ledger.Mono) {
-	e[offState] = byte(next)
-	le.PutUint64(e[offExpires:], uint64(expires))
-	le.PutUint64(e[offSettled:], uint64(settled))
+// Stored is where a reply is kept, and what the entry must say of it.
+type Stored struct {
+	At    Slot
+	Flags byte
 }
 
-// SetReply notes in place where the reply lies, and its flags.
-func (e Entry) SetReply(p Slot, flags byte) {
-	le.PutUint32(e[offRing:], p.Ring)
-	le.PutUint32(e[offSlot:], p.At)
-	le.PutUint32(e[offLap:], p.Lap)
-	le.PutUint32(e[offLength:], p.Length)
-	e[offFlags] = flags
+// AppendTurned appends an entry as it is once an event has settled it; see AppendSettled.
+func AppendTurned(dst []byte, e Entry, to ledger.State, settled, expires ledger.Mono, reply *Stored) []byte {
+	at := len(dst)
+	dst = append(dst, e...)
+	w := dst[at:]
+	w[offState] = byte(to)
+	le.PutUint64(w[offExpires:], uint64(expires))
+	le.PutUint64(w[offSettled:], uint64(settled))
+	if reply != nil {
+		le.PutUint32(w[offRing:], reply.At.Ring)
+		le.PutUint32(w[offSlot:], reply.At.At)
+		le.PutUint32(w[offLap:], reply.At.Lap)
+		le.PutUint32(w[offLength:], reply.At.Length)
+		w[offFlags] = reply.Flags
+	}
+	return dst
 }
 
-// SetShed notes in place that the reply was overwritten.
-func (e Entry) SetShed() { e[offFlags] |= FlagShed }
+// AppendShed appends an entry whose reply was overwritten.
+func AppendShed(dst []byte, e Entry) []byte {
+	at := len(dst)
+	dst = append(dst, e...)
+	dst[at+offFlags] |= FlagShed
+	return dst
+}
 
-// AppendClaim appends a new entry in flight.
-func AppendClaim(dst []byte, c *ledger.Claim, h *ledger.Lease) []byte {
+// appendClaim appends a new entry in flight.
+func appendClaim(dst []byte, c *ledger.Claim, h *ledger.Lease) []byte {
 	at := len(dst)
 	dst = append(dst, make([]byte, EntrySize)...)
 	e := Entry(dst[at:])

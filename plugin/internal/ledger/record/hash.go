@@ -11,8 +11,8 @@ func Mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// MixID spreads a stored id, which is a hash already; the salt keeps where it lies from those who choose keys.
-func MixID(id *[32]byte, salt [2]uint64) uint64 {
+// mixID spreads a stored id, which is a hash already; the salt keeps where it lies from those who choose keys.
+func mixID(id *[32]byte, salt [2]uint64) uint64 {
 	h := salt[0]
 	for i := 0; i < len(id); i += 8 {
 		h = Mix(h^le.Uint64(id[i:])) + salt[1]

@@ -2,7 +2,6 @@ package shared
 
 import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/quota"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
@@ -20,30 +19,28 @@ func (s *Shared) Ask(t ledger.Token, c ledger.Claim) (ledger.Answer, bool) {
 	if c.Terms.LeaseTTL <= 0 {
 		return unavailable, true
 	}
-	key := s.bucketKey(s.bucketOf(&c.ID))
-	for range cells.MaxTries {
-		b, cas, ok := s.read(key)
-		if !ok {
+	for range record.MaxTries {
+		b := s.buckets.Lookup(&c.ID)
+		if !b.OK() {
 			break
 		}
 		now := s.env.Now()
-		old := b.Find(&c.ID)
-		f := found(old, &c.Fingerprint)
-		if f.State == ledger.InFlight && s.orphaned(old, now) {
-			if !s.expireLease(key, b, cas, old, now) {
+		f := found(b.Entry, &c.Fingerprint)
+		if f.State == ledger.InFlight && s.orphaned(b.Entry, now) {
+			if !s.expireLease(&b, now) {
 				break
 			}
 			continue
 		}
 		p := state.PlanClaim(&f, &c, now)
 		if p.Verdict != ledger.First {
-			return s.refused(p.Verdict, old), true
+			return s.refused(p.Verdict, b.Entry), true
 		}
 		rows := quota.RowsOf(c.Policy, c.Principal, c.Scope)
-		if p.Free != (state.Counts{}) && rowsOf(old) == rows {
+		if p.Free != (state.Counts{}) && rowsOf(b.Entry) == rows {
 			p = p.InPlace()
 		}
-		a := s.claim(&claim{Claim: &c, token: t, key: key, bucket: b, cas: cas, old: old, plan: p, rows: rows, now: now})
+		a := s.claim(&c, &try{token: t, read: b, plan: p, rows: rows, now: now})
 		if a.Verdict != again {
 			return a, true
 		}
@@ -51,17 +48,13 @@ func (s *Shared) Ask(t ledger.Token, c ledger.Claim) (ledger.Answer, bool) {
 	return unavailable, true
 }
 
-// claim is one try of a claim that the bucket, as it was read, allows.
-type claim struct {
-	*ledger.Claim
-	token  ledger.Token
-	key    string
-	bucket record.Bucket
-	cas    uint32       // of the bucket
-	old    record.Entry // in whose place the new one comes, if any
-	plan   state.Plan
-	rows   quota.Rows
-	now    ledger.Mono
+// try is one try of a claim that the bucket, as it was read, allows. (Without the claim itself, which would escape to the heap in it.)
+type try struct {
+	token ledger.Token
+	read  record.Reading
+	plan  state.Plan
+	rows  quota.Rows
+	now   ledger.Mono
 }
 
 // refused answers with what an entry says.
@@ -80,28 +73,28 @@ func (s *Shared) refused(v ledger.Verdict, e record.Entry) ledger.Answer {
 }
 
 // claim reserves, swaps, and compensates.
-func (s *Shared) claim(c *claim) ledger.Answer {
-	if !s.renew(ledger.Mono(c.Terms.LeaseTTL), c.now) {
+func (s *Shared) claim(c *ledger.Claim, y *try) ledger.Answer {
+	if !s.renew(ledger.Mono(c.Terms.LeaseTTL), y.now) {
 		return ledger.Answer{Verdict: ledger.RefusedUnavailable}
 	}
-	epoch := c.bucket.Epoch()
+	epoch := y.read.Epoch
 	a := ledger.Answer{Verdict: ledger.First, Lease: ledger.Lease{
-		ID: c.ID, Fence: c.bucket.Fence() + 1, Holder: s.self.incarnation, Claimed: c.now, Attempt: c.plan.Attempt,
+		ID: c.ID, Fence: y.read.Fence + 1, Holder: s.self.incarnation, Claimed: y.now, Attempt: y.plan.Attempt,
 		Policy: c.Policy, Budget: c.Budget, Limits: c.Limits, Terms: c.Terms,
 	}}
-	if c.plan.TakeOver {
-		a.Prior = c.old.Prior()
+	if y.plan.TakeOver {
+		a.Prior = y.read.Entry.Prior()
 	}
-	buf, ways := record.AppendOthers(record.AppendBucket(s.buf[:0], epoch, a.Lease.Fence), c.bucket, &c.ID)
-	s.buf = record.AppendClaim(buf, c.Claim, &a.Lease)
-	if ways >= s.layout.Ways {
-		return s.bucketFull(c)
+	var others int
+	s.buf, others = record.AppendClaimed(s.buf[:0], y.read.Bucket, c, &a.Lease)
+	if others >= s.layout.Ways {
+		return s.bucketFull(c, y)
 	}
-	if r := s.quota.Reserve(&c.rows, c.plan.Need, &c.Limits, epoch); !r.Got {
-		return s.noRoom(c, &r)
+	if r := s.quota.Reserve(&y.rows, y.plan.Need, &c.Limits, epoch); !r.Got {
+		return s.noRoom(c, y, &r)
 	}
-	s.open.add(a.Lease, c.token)
-	won, err := s.cells.Set(c.key, s.buf, c.cas)
+	s.open.add(a.Lease, y.token)
+	won, err := s.buckets.Swap(&y.read, s.buf)
 	switch {
 	case err != nil:
 		// It may have been written all the same: the next tick looks, and what was reserved stays
@@ -109,34 +102,34 @@ func (s *Shared) claim(c *claim) ledger.Answer {
 		return ledger.Answer{Verdict: ledger.RefusedUnavailable}
 	case !won:
 		s.open.remove(&c.ID, a.Lease.Fence)
-		s.quota.Return(&c.rows, c.plan.Need, nil, epoch)
+		s.quota.Return(&y.rows, y.plan.Need, nil, epoch)
 		return ledger.Answer{Verdict: again}
 	}
 	s.open.stage(&a.Lease, running)
-	if c.plan.Free != (state.Counts{}) {
-		rows := rowsOf(c.old)
-		s.quota.Return(&rows, c.plan.Free, nil, epoch)
+	if y.plan.Free != (state.Counts{}) {
+		rows := rowsOf(y.read.Entry)
+		s.quota.Return(&rows, y.plan.Free, nil, epoch)
 	}
 	return a
 }
 
 // noRoom says why nothing could be reserved. Where it could make room the claim starts again.
-func (s *Shared) noRoom(c *claim, r *quota.Reservation) ledger.Answer {
+func (s *Shared) noRoom(c *ledger.Claim, y *try, r *quota.Reservation) ledger.Answer {
 	switch {
 	case r.Stale:
 		return ledger.Answer{Verdict: again}
 	case r.Failed:
 		return ledger.Answer{Verdict: ledger.RefusedUnavailable}
-	case s.quota.ReturnCached(true), r.Evict && c.Limits.OnFullEvict && s.evict(r, c.Claim, c.now):
+	case s.quota.ReturnCached(true), r.Evict && c.Limits.OnFullEvict && s.evict(r, c, y.now):
 		return ledger.Answer{Verdict: again}
 	}
-	return ledger.Answer{Verdict: ledger.RefusedCapacity, RetryAfter: s.retryAfter(r, &c.rows, c.Claim, c.now)}
+	return ledger.Answer{Verdict: ledger.RefusedCapacity, RetryAfter: s.retryAfter(r, &y.rows, c, y.now)}
 }
 
 // bucketFull frees what has expired in a bucket that takes no more. A second bucket
 // for its keys would break the rule that one compare-and-swap decides.
-func (s *Shared) bucketFull(c *claim) ledger.Answer {
-	freed, ok := s.purge(c.key, c.bucket, c.cas, c.now)
+func (s *Shared) bucketFull(c *ledger.Claim, y *try) ledger.Answer {
+	freed, ok := s.purge(&y.read, y.now)
 	switch {
 	case !ok:
 		return ledger.Answer{Verdict: ledger.RefusedUnavailable}
@@ -144,23 +137,22 @@ func (s *Shared) bucketFull(c *claim) ledger.Answer {
 		return ledger.Answer{Verdict: again}
 	}
 	s.tell(ledger.BucketFull, c.Policy)
-	return ledger.Answer{Verdict: ledger.RefusedCapacity, RetryAfter: retryBucket(c.bucket, c.Claim, c.now)}
+	return ledger.Answer{Verdict: ledger.RefusedCapacity, RetryAfter: retryBucket(y.read.Bucket, c, y.now)}
 }
 
 // expireLease turns a call in flight whose holder is gone into an unknown outcome. ok is
 // false where the table cannot be written; a lost race is none of that.
-func (s *Shared) expireLease(key string, b record.Bucket, cas uint32, e record.Entry, now ledger.Mono) (ok bool) {
+func (s *Shared) expireLease(b *record.Reading, now ledger.Mono) (ok bool) {
+	e := b.Entry
 	lost, _ := state.Turn(ledger.InFlight, ledger.LoseLease)
-	id := e.ID()
-	buf, _ := record.AppendOthers(record.AppendBucket(s.buf[:0], b.Epoch(), b.Fence()), b, &id)
-	s.buf, _ = appendTurned(buf, e, lost.Next, now)
-	done, err := s.cells.Set(key, s.buf, cas)
+	s.buf = record.AppendSettled(s.buf[:0], b.Bucket, e, lost.Next, now, expires(e, now), nil)
+	done, err := s.buckets.Swap(b, s.buf)
 	if err != nil {
 		return false
 	}
 	if done {
 		rows := rowsOf(e)
-		s.quota.Return(&rows, lost.Return, nil, b.Epoch())
+		s.quota.Return(&rows, lost.Return, nil, b.Epoch)
 		s.tell(ledger.Orphaned, e.Policy())
 	}
 	return true

@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/quota"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 )
@@ -49,14 +48,14 @@ func (s *Shared) Cancel(c ledger.Cancellation) {
 		return
 	}
 	key, call := s.markOf(&c)
-	for range cells.MaxTries {
+	for range record.MaxTries {
 		m, cas, ok := s.readMarks(key)
 		if !ok {
 			return
 		}
 		i := indexFor(m, c.Scope, call)
 		s.buf = record.Marks(append(s.buf[:0], m...)).Put(i, record.Mark{Scope: c.Scope, Call: call, At: s.env.Now()})
-		if done, err := s.cells.Set(key, s.buf, cas); done || err != nil {
+		if done, err := s.table.Set(key, s.buf, cas); done || err != nil {
 			return
 		}
 	}
@@ -97,6 +96,6 @@ func (s *Shared) markOf(c *ledger.Cancellation) (key string, call uint64) {
 func validMarks(b []byte) bool { return record.Marks(b).Valid() }
 
 func (s *Shared) readMarks(key string) (m record.Marks, cas uint32, ok bool) {
-	v, cas, st := s.cells.Read(key, validMarks)
+	v, cas, st := s.table.Read(key, validMarks)
 	return v, cas, st.OK()
 }

@@ -23,7 +23,7 @@ type entryNotice struct {
 // clean makes a bucket anew without what has expired, with calls whose holder is gone
 // as unknown outcomes, and with replies marked that have been shed.
 func (s *Shared) clean(b record.Bucket, epoch uint32, now ledger.Mono) cleaned {
-	did := cleaned{bytes: record.AppendBucket(s.buf[:0], epoch, b.Fence()), freed: s.freed[:0]}
+	did := cleaned{bytes: record.AppendHeader(s.buf[:0], epoch, b.Fence()), freed: s.freed[:0]}
 	b.Each(func(w record.Entry) bool {
 		e := record.Current(w)
 		f := found(e, nil)
@@ -37,12 +37,10 @@ func (s *Shared) clean(b record.Bucket, epoch uint32, now ledger.Mono) cleaned {
 			lost, _ := state.Turn(f.State, ledger.LoseLease)
 			did.free(e, lost.Return)
 			did.notices = append(did.notices, entryNotice{ledger.Orphaned, e.Policy()})
-			did.bytes, _ = appendTurned(did.bytes, e, lost.Next, now)
+			did.bytes = record.AppendTurned(did.bytes, e, lost.Next, now, expires(e, now), nil)
 		case f.State == ledger.Completed && !f.Shed && s.wasShed(e.Slot()):
 			did.notices = append(did.notices, entryNotice{ledger.Shed, e.Policy()})
-			at := len(did.bytes)
-			did.bytes = append(did.bytes, e...)
-			record.Entry(did.bytes[at:]).SetShed()
+			did.bytes = record.AppendShed(did.bytes, e)
 		default:
 			did.bytes = append(did.bytes, w...)
 		}
@@ -67,17 +65,17 @@ func (s *Shared) cleanedNow(c *cleaned, epoch uint32) {
 }
 
 // purge frees what has expired in a bucket, outside of a pass. ok is false where the table cannot be written.
-func (s *Shared) purge(key string, b record.Bucket, cas uint32, now ledger.Mono) (freed, ok bool) {
-	did := s.clean(b, b.Epoch(), now)
+func (s *Shared) purge(b *record.Reading, now ledger.Mono) (freed, ok bool) {
+	did := s.clean(b.Bucket, b.Epoch, now)
 	if did.dropped == 0 {
 		return false, true
 	}
-	won, err := s.cells.Set(key, did.bytes, cas)
+	won, err := s.buckets.Swap(b, did.bytes)
 	if err != nil {
 		return false, false
 	}
 	if won {
-		s.cleanedNow(&did, b.Epoch())
+		s.cleanedNow(&did, b.Epoch)
 	}
 	return true, true
 }

@@ -30,14 +30,10 @@ func expired(e record.Entry, now ledger.Mono) bool {
 	return f.Expired(now)
 }
 
+// expires is when an entry that is settled now is free again.
+func expires(e record.Entry, now ledger.Mono) ledger.Mono {
+	return state.Expires(e.Claimed(), now, e.TTL(), e.Window())
+}
+
 // rowsOf are the rows that an entry counts in.
 func rowsOf(e record.Entry) quota.Rows { return quota.RowsOf(e.Policy(), e.Principal(), e.Scope()) }
-
-// appendTurned appends an entry as it is once an event has settled it, with the reply that it had.
-func appendTurned(dst []byte, e record.Entry, next ledger.State, now ledger.Mono) ([]byte, record.Entry) {
-	at := len(dst)
-	dst = append(dst, e...)
-	w := record.Entry(dst[at:])
-	w.Turn(next, now, state.Expires(e.Claimed(), now, e.TTL(), e.Window()))
-	return dst, w
-}

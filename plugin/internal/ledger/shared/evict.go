@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/quota"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
@@ -49,13 +48,12 @@ func (s *Shared) evictOldest(level int, c *ledger.Claim, now ledger.Mono) bool {
 
 // evictEntry frees a completed entry, if it is still what the scan saw.
 func (s *Shared) evictEntry(a *candidate, now ledger.Mono) bool {
-	key := s.bucketKey(int(a.bucket))
-	for range cells.MaxTries {
-		b, cas, ok := s.read(key)
-		if !ok {
+	for range record.MaxTries {
+		b := s.buckets.Read(int(a.bucket))
+		if !b.OK() {
 			return false
 		}
-		e := a.in(b)
+		e := a.in(b.Bucket)
 		if e == nil {
 			return false
 		}
@@ -64,14 +62,14 @@ func (s *Shared) evictEntry(a *candidate, now ledger.Mono) bool {
 			return false
 		}
 		id := e.ID()
-		s.buf, _ = record.AppendOthers(record.AppendBucket(s.buf[:0], b.Epoch(), b.Fence()), b, &id)
-		done, err := s.cells.Set(key, s.buf, cas)
+		s.buf = record.AppendWithout(s.buf[:0], b.Bucket, &id)
+		done, err := s.buckets.Swap(&b, s.buf)
 		if err != nil {
 			return false
 		}
 		if done {
 			rows := rowsOf(e)
-			s.quota.Return(&rows, evicted.Return, nil, b.Epoch())
+			s.quota.Return(&rows, evicted.Return, nil, b.Epoch)
 			if !expired(e, now) {
 				s.tellEvicted(e, now)
 			}
@@ -91,11 +89,11 @@ func (s *Shared) tellEvicted(e record.Entry, now ledger.Mono) {
 // scan gathers the oldest entries of a policy that can be evicted; where known is of one level only, those of the group.
 func (s *Shared) scan(known *candidates, policy uint64, of *group) {
 	for n := range s.layout.Buckets {
-		b, _, ok := s.read(s.bucketKey(n))
-		if !ok {
+		b := s.buckets.Read(n)
+		if !b.OK() {
 			continue
 		}
-		b.Each(func(w record.Entry) bool {
+		b.Bucket.Each(func(w record.Entry) bool {
 			w = record.Current(w)
 			if !w.Readable() || w.Policy() != policy {
 				return true

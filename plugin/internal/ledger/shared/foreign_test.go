@@ -190,12 +190,12 @@ func TestSalt(t *testing.T) {
 	spread := map[int]int{}
 	for n := range 4096 {
 		id := idOf(n)
-		slot := a.worker[0].store.bucketOf(&id)
-		if slot != a.worker[1].store.bucketOf(&id) {
+		slot := a.worker[0].store.buckets.Of(&id)
+		if slot != a.worker[1].store.buckets.Of(&id) {
 			t.Fatal("two workers of one table place a key differently")
 		}
 		spread[slot]++
-		if slot == b.worker[0].store.bucketOf(&id) {
+		if slot == b.worker[0].store.buckets.Of(&id) {
 			same++
 		}
 	}

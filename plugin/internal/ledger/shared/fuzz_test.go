@@ -74,10 +74,10 @@ func FuzzBucket(f *testing.F) {
 		w.set(nil, "callonce/test/b/0", b, 0)
 		before := bytes.Clone(b)
 		live(t, w)
-		if after := w.cells["callonce/test/b/0"].value; (len(b) == 0 || !record.Bucket(b).Valid()) && !bytes.Equal(before, after) {
+		if after := w.cells["callonce/test/b/0"].value; (len(b) == 0 || !record.ValidBucket(b)) && !bytes.Equal(before, after) {
 			t.Fatal("foreign bytes were written over")
 		}
-		if after := record.Bucket(w.cells["callonce/test/b/0"].value); record.Bucket(b).Valid() && len(b) > 0 && !after.Valid() {
+		if after := record.Bucket(w.cells["callonce/test/b/0"].value); record.ValidBucket(b) && len(b) > 0 && !record.ValidBucket(after) {
 			t.Fatal("a valid bucket became a broken one")
 		}
 	})

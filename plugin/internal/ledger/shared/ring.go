@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 	"github.com/callonce/callonce/plugin/internal/scratch"
 )
@@ -57,13 +56,13 @@ func (s *Shared) storeReply(h *ledger.Lease, r *ledger.Reply) (p record.Slot, ok
 	// First the pieces that this reply covers, then itself: what lay there is shed, and
 	// the ring never holds more than its bytes.
 	for i := uint32(1); i < need; i++ {
-		if _, err := s.cells.Set(s.replyKey(h.Budget.Ring, at+i), nil, 0); err != nil {
+		if _, err := s.table.Set(s.replyKey(h.Budget.Ring, at+i), nil, 0); err != nil {
 			return record.Slot{}, false
 		}
 	}
 	defer func() { s.buf = scratch.Keep(s.buf) }()
 	s.buf = record.AppendReply(s.buf[:0], r, &h.ID, h.Fence)
-	if done, err := s.cells.Set(s.replyKey(h.Budget.Ring, at), s.buf, 0); err != nil || !done {
+	if done, err := s.table.Set(s.replyKey(h.Budget.Ring, at), s.buf, 0); err != nil || !done {
 		return record.Slot{}, false
 	}
 	return record.Slot{Ring: uint32(h.Budget.Ring), At: at, Lap: lap, Length: uint32(len(s.buf))}, true
@@ -71,14 +70,14 @@ func (s *Shared) storeReply(h *ledger.Lease, r *ledger.Reply) (p record.Slot, ok
 
 // takePieces moves a ring's cursor and gives the first of the pieces that it passed.
 func (s *Shared) takePieces(ring int, pieces, need uint32) (at, lap uint32, ok bool) {
-	for range cells.MaxTries {
+	for range record.MaxTries {
 		c, cas, ok := s.readRing(ring)
 		if !ok {
 			return 0, 0, false
 		}
 		at, next, cut := advance(c, pieces, need)
 		s.buf = record.AppendCursor(s.buf[:0], next)
-		done, err := s.cells.Set(s.cursorKey(ring), s.buf, cas)
+		done, err := s.table.Set(s.cursorKey(ring), s.buf, cas)
 		if err != nil {
 			return 0, 0, false
 		}
@@ -87,7 +86,7 @@ func (s *Shared) takePieces(ring int, pieces, need uint32) (at, lap uint32, ok b
 		}
 		for i := range cut {
 			// Best effort: what stays is overwritten or emptied at a later turn.
-			_, _ = s.cells.Set(s.replyKey(ring, next.Top+i), nil, 0)
+			_, _ = s.table.Set(s.replyKey(ring, next.Top+i), nil, 0)
 		}
 		return at, next.Lap, true
 	}
@@ -96,8 +95,8 @@ func (s *Shared) takePieces(ring int, pieces, need uint32) (at, lap uint32, ok b
 
 // readRing gives a ring's cursor, zero for a ring never used.
 func (s *Shared) readRing(ring int) (c record.Cursor, cas uint32, ok bool) {
-	v, cas, st := s.cells.Read(s.cursorKey(ring), record.ValidCursor)
-	if st == cells.Present {
+	v, cas, st := s.table.Read(s.cursorKey(ring), record.ValidCursor)
+	if st == record.Present {
 		c = record.ReadCursor(v)
 	}
 	return c, cas, st.OK()
@@ -129,7 +128,7 @@ func (s *Shared) fetch(e record.Entry) (ledger.Reply, bool) {
 	if p.Length == 0 {
 		return ledger.Reply{}, false
 	}
-	b, _, found, err := s.cells.Get(s.replyKey(int(p.Ring), p.At))
+	b, _, found, err := s.table.Get(s.replyKey(int(p.Ring), p.At))
 	if err != nil || !found {
 		return ledger.Reply{}, false
 	}

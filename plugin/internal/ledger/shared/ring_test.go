@@ -128,7 +128,7 @@ func TestPlaceReusedBetweenReads(t *testing.T) {
 		w := newWorld(1, tiny, 2)
 		// In different buckets both get the same fence: only the id tells them apart.
 		a, other := idOf(0), 1
-		for b := idOf(other); w.worker[0].store.bucketOf(&a) == w.worker[0].store.bucketOf(&b); b = idOf(other) {
+		for b := idOf(other); w.worker[0].store.buckets.Of(&a) == w.worker[0].store.buckets.Of(&b); b = idOf(other) {
 			other++
 		}
 		complete(t, w, 0, 64, 60)

@@ -4,22 +4,15 @@ import (
 	"slices"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
-
-// storedReply is where a reply was kept, and what the entry must say of it.
-type storedReply struct {
-	at    record.Slot
-	flags byte
-}
 
 // pendingSettle is a settlement that the table has not taken yet.
 type pendingSettle struct {
 	lease  ledger.Lease
 	event  ledger.Event
-	stored storedReply
+	stored record.Stored
 	asked  bool // by Settle; else the ledger saw the event itself
 	trying bool
 	faults int // tries that ended in a fault of our own
@@ -35,14 +28,14 @@ func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 		return ledger.Fenced
 	}
 	s.open.stage(&h, settling)
-	var k storedReply
+	var k record.Stored
 	if o.Event == ledger.Complete {
 		// The reply first, the entry after it: whoever reads "completed" finds the reply.
 		var ok bool
-		if k.at, ok = s.storeReply(&h, &o.Reply); !ok {
-			o.Event, k = ledger.MarkNotReplayable, storedReply{}
+		if k.At, ok = s.storeReply(&h, &o.Reply); !ok {
+			o.Event, k = ledger.MarkNotReplayable, record.Stored{}
 		} else if o.Reply.Task {
-			k.flags = record.FlagTask
+			k.Flags = record.FlagTask
 		}
 	}
 	done := s.apply(&h, o.Event, k)
@@ -57,15 +50,13 @@ func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 }
 
 // apply lets an event of a lease happen in its bucket: read, decide, reserve, swap, return.
-func (s *Shared) apply(h *ledger.Lease, ev ledger.Event, k storedReply) ledger.Settled {
-	key := s.bucketKey(s.bucketOf(&h.ID))
-	for range cells.MaxTries {
-		b, cas, ok := s.read(key)
-		if !ok {
+func (s *Shared) apply(h *ledger.Lease, ev ledger.Event, k record.Stored) ledger.Settled {
+	for range record.MaxTries {
+		b := s.buckets.Lookup(&h.ID)
+		if !b.OK() {
 			return ledger.Pending
 		}
-		now := s.env.Now()
-		e := b.Find(&h.ID)
+		now, e := s.env.Now(), b.Entry
 		f := found(e, nil)
 		to, ok := state.Settle(&f, h, ev)
 		if !ok {
@@ -73,7 +64,7 @@ func (s *Shared) apply(h *ledger.Lease, ev ledger.Event, k storedReply) ledger.S
 		}
 		rows := rowsOf(e)
 		if to.Reserve != (state.Counts{}) {
-			switch r := s.quota.Reserve(&rows, to.Reserve, &h.Limits, b.Epoch()); {
+			switch r := s.quota.Reserve(&rows, to.Reserve, &h.Limits, b.Epoch); {
 			case r.Stale:
 				continue
 			case r.Failed:
@@ -82,21 +73,20 @@ func (s *Shared) apply(h *ledger.Lease, ev ledger.Event, k storedReply) ledger.S
 				to = state.WithoutRoom(f.State)
 			}
 		}
-		s.buf, _ = record.AppendOthers(record.AppendBucket(s.buf[:0], b.Epoch(), b.Fence()), b, &h.ID)
-		if to.Next != ledger.Free {
-			var w record.Entry
-			s.buf, w = appendTurned(s.buf, e, to.Next, now)
-			w.SetReply(k.at, k.flags)
+		if to.Next == ledger.Free {
+			s.buf = record.AppendWithout(s.buf[:0], b.Bucket, &h.ID)
+		} else {
+			s.buf = record.AppendSettled(s.buf[:0], b.Bucket, e, to.Next, now, expires(e, now), &k)
 		}
-		done, err := s.cells.Set(key, s.buf, cas)
+		done, err := s.buckets.Swap(&b, s.buf)
 		switch {
 		case err != nil:
 			return ledger.Pending
 		case done:
-			s.quota.Return(&rows, to.Return, &h.Limits, b.Epoch())
+			s.quota.Return(&rows, to.Return, &h.Limits, b.Epoch)
 			return ledger.Applied
 		}
-		s.quota.Return(&rows, to.Reserve, nil, b.Epoch())
+		s.quota.Return(&rows, to.Reserve, nil, b.Epoch)
 	}
 	return ledger.Pending
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/quota"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 )
@@ -47,15 +46,15 @@ func (l Layout) filled() Layout {
 // is the only deciding step of a key. It belongs to one worker: not for concurrent
 // use.
 type Shared struct {
-	cells  cells.Cells
-	env    ledger.Env
-	layout Layout
-	prefix string
-	salt   [2]uint64
-	self   self
-	quota  *quota.Pages
+	table   record.Table
+	env     ledger.Env
+	layout  Layout
+	prefix  string
+	salt    [2]uint64
+	self    self
+	buckets record.Buckets
+	quota   *quota.Pages
 
-	bucketKeys  []string
 	latestRing  ringKey
 	buf, keyBuf []byte // scratch of one call
 	open        opened
@@ -80,19 +79,19 @@ func Open(env ledger.Env, namespace string, layout Layout) (*Shared, error) {
 	layout = layout.filled()
 	s := &Shared{
 		env: env, layout: layout, prefix: "callonce/" + namespace + "/",
-		bucketKeys: make([]string, layout.Buckets),
-		evictable:  map[uint64]*candidates{},
-		scans:      scansPerTick,
-		warned:     map[string]bool{},
+		evictable: map[uint64]*candidates{},
+		scans:     scansPerTick,
+		warned:    map[string]bool{},
 	}
-	s.cells = cells.Cells{Table: env.Table, Foreign: s.foreign}
+	s.table = record.Table{Table: env.Table, Foreign: s.foreign}
 	v, err := s.prove()
 	if err != nil {
 		return nil, err
 	}
 	var pageSalt uint64
 	s.salt, pageSalt = v.Salt()
-	s.quota = quota.New(&s.cells, s.prefix, layout.Pages, pageSalt)
+	s.buckets = record.NewBuckets(&s.table, s.prefix, layout.Buckets, s.salt)
+	s.quota = quota.New(&s.table, s.prefix, layout.Pages, pageSalt)
 	var b [8]byte
 	env.Random(b[:])
 	s.sweep.me = record.RandomNumber(&b)
@@ -102,16 +101,16 @@ func Open(env ledger.Env, namespace string, layout Layout) (*Shared, error) {
 // prove inserts the sentinel twice: the second must fail.
 func (s *Shared) prove() (record.Sentinel, error) {
 	key := s.prefix + "sentinel"
-	v, _, found, err := s.cells.Get(key)
+	v, _, found, err := s.table.Get(key)
 	if err != nil {
 		return nil, errors.New("shared data cannot be read: " + err.Error())
 	}
 	if !found {
 		// Losing here is fine: another worker was first, and its salt counts.
-		if _, err := s.cells.Set(key, s.sentinel(), ledger.InsertIfAbsent); err != nil {
+		if _, err := s.table.Set(key, s.sentinel(), ledger.InsertIfAbsent); err != nil {
 			return nil, errors.New("shared data cannot be written: " + err.Error())
 		}
-		if v, _, found, err = s.cells.Get(key); err != nil || !found {
+		if v, _, found, err = s.table.Get(key); err != nil || !found {
 			return nil, errors.New("shared data does not keep what was written")
 		}
 	}
@@ -123,7 +122,7 @@ func (s *Shared) prove() (record.Sentinel, error) {
 	if !s.sentinel().SameShape(there) {
 		return nil, errors.New("shared data at the key " + key + " was laid out by a build with another number of buckets, pages or places: give this build another namespace or vm_id")
 	}
-	overwritten, err := s.cells.Set(key, v, ledger.InsertIfAbsent)
+	overwritten, err := s.table.Set(key, v, ledger.InsertIfAbsent)
 	if err != nil {
 		return nil, errors.New("shared data cannot be written: " + err.Error())
 	}
@@ -144,26 +143,6 @@ func (s *Shared) sentinel() record.Sentinel {
 // text that counts as another's. It costs a tenth of a SHA-256, and means nothing to
 // another process.
 func (s *Shared) Digest(text []byte) uint64 { return record.Digest(s.salt, text) }
-
-// bucketOf is the bucket of an id.
-func (s *Shared) bucketOf(id *[32]byte) int {
-	return int(record.MixID(id, s.salt) % uint64(s.layout.Buckets))
-}
-
-func (s *Shared) bucketKey(n int) string {
-	if s.bucketKeys[n] == "" {
-		s.bucketKeys[n] = s.prefix + "b/" + strconv.Itoa(n)
-	}
-	return s.bucketKeys[n]
-}
-
-func validBucket(b []byte) bool { return record.Bucket(b).Valid() }
-
-// read gives a bucket and the cas to write it with. ok is false where it may not be written.
-func (s *Shared) read(key string) (b record.Bucket, cas uint32, ok bool) {
-	v, cas, st := s.cells.Read(key, validBucket)
-	return v, cas, st.OK()
-}
 
 // foreign tells, once for each key, that a record is not one of ours.
 func (s *Shared) foreign(key string) {

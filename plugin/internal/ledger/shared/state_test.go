@@ -28,13 +28,12 @@ func reach(w *world, st ledger.State) ledger.Lease {
 }
 
 func stateOf(w *world, n int) (ledger.State, bool) {
-	s := w.worker[0].store
 	id := idOf(n)
-	b, _, ok := s.read(s.bucketKey(s.bucketOf(&id)))
-	if !ok {
+	b := w.worker[0].store.buckets.Lookup(&id)
+	if !b.OK() {
 		return 0, false
 	}
-	e := b.Find(&id)
+	e := b.Entry
 	if e == nil {
 		return ledger.Free, true
 	}

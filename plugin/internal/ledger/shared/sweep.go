@@ -2,7 +2,6 @@ package shared
 
 import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/cells"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 )
 
@@ -100,19 +99,19 @@ func (w *sweep) follows(was record.Sweeper, anybody bool, now ledger.Mono) (epoc
 func (s *Shared) lead(now ledger.Mono) bool {
 	w := &s.sweep
 	key := s.prefix + "s"
-	v, cas, st := s.cells.Read(key, record.ValidSweeper)
+	v, cas, st := s.table.Read(key, record.ValidSweeper)
 	if !st.OK() {
 		return false
 	}
 	var was record.Sweeper
-	if st == cells.Present {
+	if st == record.Present {
 		was = record.ReadSweeper(v)
 	}
-	epoch, ok := w.follows(was, st == cells.Present, now)
+	epoch, ok := w.follows(was, st == record.Present, now)
 	if ok {
 		b := record.AppendSweeper(make([]byte, 0, record.SweeperSize), record.Sweeper{Epoch: epoch, Who: w.me, Last: now})
 		var err error
-		ok, err = s.cells.Set(key, b, cas)
+		ok, err = s.table.Set(key, b, cas)
 		ok = ok && err == nil
 	}
 	if !ok {
@@ -154,30 +153,29 @@ func (s *Shared) step(now ledger.Mono) (ok bool) {
 
 // visit cleans one bucket, marks it with the epoch, and counts it as it is then.
 func (s *Shared) visit(n int, now ledger.Mono) bool {
-	w, key := &s.sweep, s.bucketKey(n)
-	for range cells.MaxTries {
-		v, cas, st := s.cells.Read(key, validBucket)
-		b := record.Bucket(v)
-		switch st {
-		case cells.Failed:
+	w := &s.sweep
+	for range record.MaxTries {
+		b := s.buckets.Read(n)
+		switch b.Status {
+		case record.Failed:
 			return false
-		case cells.Foreign:
+		case record.Foreign:
 			// Of another format of ours it may hold what pages count; of nobody's, nothing.
-			w.blind = w.blind || b.Ours()
+			w.blind = w.blind || b.Bucket.Ours()
 			return true
 		}
 		epoch := w.epoch
-		if b.Epoch() >= epoch {
+		if b.Epoch >= epoch {
 			// A newer pass than this, or tampered with: clean it, count nothing.
-			w.blind, epoch = true, b.Epoch()
+			w.blind, epoch = true, b.Epoch
 		}
-		did := s.clean(b, epoch, now)
-		won, err := s.cells.Set(key, did.bytes, cas)
+		did := s.clean(b.Bucket, epoch, now)
+		won, err := s.buckets.Swap(&b, did.bytes)
 		if err != nil {
 			return false
 		}
 		if won {
-			s.cleanedNow(&did, b.Epoch())
+			s.cleanedNow(&did, b.Epoch)
 			s.countBucket(did.bytes)
 			return true
 		}

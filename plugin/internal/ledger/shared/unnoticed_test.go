@@ -128,7 +128,7 @@ func TestForeignIsToldOnce(t *testing.T) {
 	var said []string
 	k.store.env.Log = func(text string) { said = append(said, text) }
 	for n := range 2 {
-		w.set(nil, k.store.bucketKey(n), []byte("not ours"), 0)
+		w.set(nil, k.store.buckets.Key(n), []byte("not ours"), 0)
 		w.set(nil, k.store.quota.Key(n), []byte("not ours"), 0)
 	}
 	for n := range 20 {

@@ -51,12 +51,12 @@ func withElder(t *testing.T) {
 // written.
 func rewriteEntries(w *world, f func(record.Entry) record.Entry) {
 	for n := range w.layout.Buckets {
-		key := w.worker[0].store.bucketKey(n)
+		key := w.worker[0].store.buckets.Key(n)
 		b := record.Bucket(w.cells[key].value)
 		if len(b) == 0 {
 			continue
 		}
-		out := record.AppendBucket(nil, b.Epoch(), b.Fence())
+		out := record.AppendHeader(nil, b.Epoch(), b.Fence())
 		b.Each(func(e record.Entry) bool {
 			out = append(out, f(e)...)
 			return true

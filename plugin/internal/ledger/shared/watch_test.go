@@ -89,7 +89,7 @@ func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 
 func decoded(b []byte) (map[[32]byte]record.Entry, bool) {
 	out := map[[32]byte]record.Entry{}
-	if len(b) > 0 && !record.Bucket(b).Valid() {
+	if len(b) > 0 && !record.ValidBucket(b) {
 		return nil, false
 	}
 	record.Bucket(b).Each(func(e record.Entry) bool {
@@ -289,7 +289,7 @@ func (w *watcher) exact() {
 // none checks that nothing is left in flight.
 func (w *watcher) none(states ...ledger.State) {
 	for n := range w.layout.Buckets {
-		record.Bucket(w.cells[w.worker0().bucketKey(n)].value).Each(func(e record.Entry) bool {
+		record.Bucket(w.cells[w.worker0().buckets.Key(n)].value).Each(func(e record.Entry) bool {
 			for _, st := range states {
 				if record.Current(e).Readable() && record.Current(e).State() == st {
 					w.violated("after healing an entry is left in state %d", st)

@@ -39,7 +39,7 @@ func (s *Shared) renew(lease, now ledger.Mono) bool {
 // ownSlot reads the slot that this worker is registered in. ok is false where the table cannot tell; mine, where another worker has it.
 func (s *Shared) ownSlot() (key string, cas uint32, mine, ok bool) {
 	key = s.workerKey(record.WorkerSlotOf(s.self.incarnation))
-	v, cas, found, err := s.cells.Get(key)
+	v, cas, found, err := s.table.Get(key)
 	h := record.WorkerSlot(v)
 	return key, cas, found && h.Valid() && h.Incarnation() == s.self.incarnation, err == nil
 }
@@ -56,7 +56,7 @@ func (s *Shared) heartbeat(lease, now ledger.Mono) {
 	}
 	if mine {
 		var err error
-		if mine, err = s.cells.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, now, lease), cas); err != nil {
+		if mine, err = s.table.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, now, lease), cas); err != nil {
 			return
 		}
 	}
@@ -79,7 +79,7 @@ func (s *Shared) deregister() {
 		return
 	}
 	if mine {
-		if _, err := s.cells.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, never, s.self.leaseTTL), cas); err != nil {
+		if _, err := s.table.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, never, s.self.leaseTTL), cas); err != nil {
 			return
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Shared) register(lease, now ledger.Mono) {
 	for i := range s.layout.Holders {
 		slot := (s.self.lastSlot + i) % s.layout.Holders
 		key := s.workerKey(slot)
-		v, cas, found, err := s.cells.Get(key)
+		v, cas, found, err := s.table.Get(key)
 		if err != nil {
 			return
 		}
@@ -104,7 +104,7 @@ func (s *Shared) register(lease, now ledger.Mono) {
 		var b [8]byte
 		s.env.Random(b[:])
 		incarnation := record.Incarnation(&b, slot)
-		done, err := s.cells.Set(key, record.AppendWorkerSlot(nil, incarnation, now, lease), cas)
+		done, err := s.table.Set(key, record.AppendWorkerSlot(nil, incarnation, now, lease), cas)
 		if err != nil {
 			return
 		}
@@ -148,7 +148,7 @@ func (s *Shared) lastHeartbeat(incarnation uint64, now ledger.Mono) (ledger.Mono
 			return s.seen[i].beat, true
 		}
 	}
-	v, _, found, err := s.cells.Get(s.workerKey(slot))
+	v, _, found, err := s.table.Get(s.workerKey(slot))
 	if err != nil {
 		return 0, false
 	}

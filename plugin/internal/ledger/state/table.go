@@ -85,28 +85,3 @@ func Uses(s ledger.State) Counts { return table[s].uses }
 
 // Timed reports whether entries of a state end by time.
 func Timed(s ledger.State) bool { return table[s].timed }
-
-// Next is what an event makes of a state. ok is false where the state does not take it.
-func Next(s ledger.State, ev ledger.Event) (next ledger.State, ok bool) {
-	if s >= ledger.NumStates || ev >= ledger.NumEvents {
-		return 0, false
-	}
-	next = table[s].next[ev]
-	return next, next != fenced
-}
-
-// Expires is when a settled entry is free again: ttl from its settlement, and for a derived
-// key not before its window from the claim has passed.
-func Expires(claimed, settled, ttl, window ledger.Mono) ledger.Mono {
-	at := settled + ttl
-	if window > 0 {
-		at = max(at, claimed+window)
-	}
-	return at
-}
-
-// Silent reports whether a call in flight has lost its holder. A claim is a heartbeat
-// too. last is the holder's latest one.
-func Silent(claimed, last, now, lease ledger.Mono) bool {
-	return now-max(claimed, last) >= lease
-}
