@@ -144,3 +144,15 @@ func TestForeignIsToldOnce(t *testing.T) {
 		}
 	}
 }
+
+// A claim whose call could never lose its holder, or would at once, is refused.
+func TestClaimWithoutALease(t *testing.T) {
+	w := newWorld(1, tiny, 1)
+	for _, lease := range []time.Duration{0, -time.Second} {
+		c := claimOf(0)
+		c.Terms.LeaseTTL = lease
+		want(t, "no lease", w.worker[0].ask(c).Verdict, ledger.RefusedUnavailable)
+	}
+	want(t, "a lease", w.worker[0].ask(claimOf(0)).Verdict, ledger.First)
+	sound(t, w)
+}
