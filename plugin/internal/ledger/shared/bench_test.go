@@ -109,7 +109,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// A claim at a full policy that gives up its oldest entries.
+// A claim at a full policy that evicts its oldest entries.
 func BenchmarkEvict(b *testing.B) {
 	for _, entries := range []int{256, 4096} {
 		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {

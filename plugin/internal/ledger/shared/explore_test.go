@@ -190,13 +190,13 @@ func scenarios() []scenario {
 			end:   func(w *world) error { return exactly("runs", runsOf(w, 0), 1) },
 		},
 		{
-			name: "the last place", layout: whole, workers: 2, preemptions: 4,
+			name: "the last one that fits", layout: whole, workers: 2, preemptions: 4,
 			setup: func(w *world) {},
 			tasks: []func(*worker){asks(limited(0, slot)), asks(limited(1, slot))},
 			end:   func(w *world) error { return exactly("runs", runsOf(w, 0, 1), 1) },
 		},
 		{
-			name: "the last place, a crash at any step", layout: whole, workers: 2, preemptions: 2, crash: true,
+			name: "the last one that fits, a crash at any step", layout: whole, workers: 2, preemptions: 2, crash: true,
 			setup: func(w *world) {},
 			tasks: []func(*worker){asks(limited(0, slot)), asks(limited(1, slot))},
 		},
@@ -231,7 +231,7 @@ func scenarios() []scenario {
 			tasks: []func(*worker){ticks, settles(ledger.Release)},
 		},
 		{
-			name: "sweep, claims with places held", layout: whole, workers: 2, preemptions: 2,
+			name: "sweep, claims with cached quota", layout: whole, workers: 2, preemptions: 2,
 			setup: func(w *world) { holding(w, 1, claimOf(4), true) },
 			tasks: []func(*worker){ticks, func(k *worker) {
 				for n := range 3 {

@@ -17,8 +17,8 @@ import (
 // pages, epochs or compare-and-swap. Only one worker acts at a time.
 type model struct {
 	entries map[int]*modelEntry
-	last    [2]ledger.Mono // signs of life
-	retired [2]bool        // a worker that held nothing at its tick: it has no place until it claims
+	last    [2]ledger.Mono // heartbeats
+	retired [2]bool        // a worker without leases at its tick: it has no slot until it claims
 	rings   [2]modelRing
 	sweeper int
 	swept   ledger.Mono
@@ -100,7 +100,7 @@ func (m *model) used(c *ledger.Claim, level int, without *modelEntry) (n state.C
 	return n
 }
 
-// oldest finds what to give up at a level.
+// oldest finds what to evict at a level.
 func (m *model) oldest(c *ledger.Claim, level int) *modelEntry {
 	var all []*modelEntry
 	for _, e := range m.entries {
@@ -123,7 +123,7 @@ func (m *model) oldest(c *ledger.Claim, level int) *modelEntry {
 	return all[0]
 }
 
-// room says whether a claim finds room, and gives up what must be.
+// room says whether a claim finds room, and evicts what must be.
 func (m *model) room(key int, c *ledger.Claim) bool {
 again:
 	old := m.entries[key]
@@ -183,7 +183,7 @@ func (m *model) ask(key int, c *ledger.Claim, by int, now ledger.Mono) (ledger.V
 	return ledger.First, n
 }
 
-// worse is a later word on a completed entry: a tombstone, where there is room for it.
+// settle: a second settlement of a completed entry makes it a tombstone, where there is room for one.
 func (m *model) settle(e *modelEntry, ev ledger.Event, size, pieces, piece int, now ledger.Mono) ledger.Settled {
 	next, takes := state.Next(e.state, ev)
 	if m.entries[e.key] != e || !takes {
@@ -335,7 +335,7 @@ func TestAgainstModel(t *testing.T) {
 				ev := []ledger.Event{ledger.MarkUnknown, ledger.MarkNotReplayable}[rapid.IntRange(0, 1).Draw(t, "worse")]
 				want := m.settle(e, ev, 0, pieces, layout.PieceBytes, w.now)
 				if got := w.worker[e.holder].store.Settle(e.f.lease, ledger.Outcome{Event: ev}); got != want {
-					t.Fatalf("worse word %d: %d, want %d", ev, got, want)
+					t.Fatalf("second settlement %d: %d, want %d", ev, got, want)
 				}
 			case op == 15 && len(k.streams) > 0:
 				k.streams = k.streams[1:] // its settlement is lost
@@ -360,7 +360,7 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-// holderOf is the entry that a stream still holds.
+// holderOf is the entry that a stream still has the lease of.
 func (m *model) holderOf(f *flow) *modelEntry {
 	for _, e := range m.entries {
 		if e.f == f {

@@ -122,8 +122,8 @@ func TestChangedBudget(t *testing.T) {
 	sound(t, w)
 }
 
-// Case 46: the place of a reply goes to another key between a reader's two reads.
-func TestPlaceReusedBetweenReads(t *testing.T) {
+// Case 46: the slot of a reply goes to another key between a reader's two reads.
+func TestSlotReusedBetweenReads(t *testing.T) {
 	for steps := range 4 {
 		w := newWorld(1, tiny, 2)
 		// In different buckets both get the same fence: only the id tells them apart.

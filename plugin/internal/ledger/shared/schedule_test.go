@@ -22,7 +22,7 @@ func small(evict bool) ledger.Limits {
 	}
 }
 
-// roomy are limits that are not reached, and allow for places held ahead.
+// roomy are limits that are not reached, and allow for cached quota.
 func roomy() ledger.Limits {
 	return ledger.Limits{
 		Entries: 24, EntriesPerPrincipal: 20, EntriesPerScope: 16,
@@ -34,7 +34,7 @@ func roomy() ledger.Limits {
 type character struct {
 	workers, keys, steps int
 	evict, retry, fails  bool
-	ahead, roomy         bool // places are held ahead, small as the limits are, or of wide ones too
+	ahead, roomy         bool // quota is cached, small as the limits are, or of wide ones too
 	crashes              int  // one in so many steps
 }
 

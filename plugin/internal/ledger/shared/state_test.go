@@ -8,7 +8,7 @@ import (
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
-// reach brings a key into a state, by a worker that then still has its hold.
+// reach brings a key into a state, by a worker that then still has its lease.
 func reach(w *world, st ledger.State) ledger.Lease {
 	k := w.worker[0]
 	a := k.ask(claimOf(0))

@@ -35,7 +35,7 @@ func TestSweeperIsFollowed(t *testing.T) {
 	}
 }
 
-// Each scan for what can be given up reads the whole table: a worker makes so many
+// Each scan for what can be evicted reads the whole table: a worker makes so many
 // between two ticks, and refuses what needs more.
 func TestScansAreBounded(t *testing.T) {
 	w := newWorld(1, Layout{Buckets: 32, Ways: 8, PieceBytes: 64, Pages: 2, Holders: 4, SweepSteps: 1}, 1)

@@ -19,7 +19,7 @@ type watcher struct {
 	truth      map[uint64]state.Counts // by row, from the buckets
 	entries    map[uint64]levelNames
 	caps       map[uint64]state.Counts     // by row, the widest in use; 0 = none
-	heartbeats map[uint64]ledger.Mono      // last sign of each incarnation
+	heartbeats map[uint64]ledger.Mono      // last heartbeat of each incarnation
 	silence    map[uint64][][2]ledger.Mono // of each incarnation: its long silences
 	owner      map[uint64]life             // which worker's life an incarnation is
 	done       map[fenceKey]bool           // runs that completed
@@ -73,7 +73,7 @@ func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 			return
 		}
 		if o, ok := w.owner[h.Incarnation()]; ok && o != (life{by, by.lives}) {
-			w.violated("worker %d signs as another's incarnation", by.n)
+			w.violated("worker %d renews another's incarnation", by.n)
 		}
 		if last, ok := w.heartbeats[h.Incarnation()]; ok && w.now-last >= ledger.Mono(time.Second) {
 			w.silence[h.Incarnation()] = append(w.silence[h.Incarnation()], [2]ledger.Mono{last, w.now})
@@ -81,7 +81,7 @@ func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 		w.owner[h.Incarnation()], w.heartbeats[h.Incarnation()] = life{by, by.lives}, h.Heartbeat()
 		if old := record.WorkerSlot(before); len(before) > 0 && old.Valid() && old.Incarnation() != h.Incarnation() {
 			if w.now-old.Heartbeat() < old.LeaseTTL() {
-				w.violated("worker %d takes the place of a living holder", by.n)
+				w.violated("worker %d takes the slot of a living holder", by.n)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (w *watcher) leasedBy(by *worker, e record.Entry) bool {
 	return w.owner[e.Holder()] == life{by, by.lives}
 }
 
-// leaseLost reports whether an entry's holder may be given up by others: it was silent
+// leaseLost reports whether others may end an entry's lease: its holder was silent
 // for the lease, now or since it claimed. (Who saw that may write it a little later.)
 func (w *watcher) leaseLost(e record.Entry) bool {
 	for _, s := range w.silence[e.Holder()] {

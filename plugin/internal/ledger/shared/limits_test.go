@@ -66,13 +66,13 @@ func TestEachCap(t *testing.T) {
 				before := w.notices[ledger.Evicted]
 				want(t, tt.name, claim(10+i, other.policy, other.principal, other.scope), v)
 				if gone := w.notices[ledger.Evicted] - before; (gone == 1) != (tt.refused[i] && evictable) || gone > 1 {
-					t.Errorf("%s: %d given up", tt.name, gone)
+					t.Errorf("%s: %d evicted", tt.name, gone)
 				}
 				if v == ledger.First {
 					k.settle(k.streams[len(k.streams)-1], ledger.Release, 0)
 				}
 				if tt.refused[i] && evictable {
-					// Fill the place again, for the next.
+					// Fill it again, for the next.
 					want(t, tt.name, claim(20+i, "p", 1, 1), ledger.First)
 					k.settle(k.streams[len(k.streams)-1], ledger.Complete, 60)
 				}
@@ -123,14 +123,14 @@ func TestEvictionOrder(t *testing.T) {
 			}
 		}
 	}
-	want(t, "nothing left to give up", ask(20, 2), ledger.RefusedCapacity)
+	want(t, "nothing left to evict", ask(20, 2), ledger.RefusedCapacity)
 	for n, st := range map[int]ledger.State{0: ledger.Unknown, 2: ledger.NotReplayable, 5: ledger.InFlight} {
 		if got, _ := stateOf(w, n); got != st {
 			t.Errorf("key %d: state %d, want %d", n, got, st)
 		}
 	}
 	// The clock goes a second with each claim: keys 3, 1 and 4 were settled at 4, 2 and 5,
-	// and given up at 7, 8 and 9.
+	// and evicted at 7, 8 and 9.
 	if w.notices[ledger.Evicted] != 3 || !slices.Equal(ages, []time.Duration{3 * time.Second, 6 * time.Second, 4 * time.Second}) {
 		t.Errorf("evicted %d, at the ages %v", w.notices[ledger.Evicted], ages)
 	}
@@ -164,9 +164,9 @@ func TestChangedLimits(t *testing.T) {
 	sound(t, w)
 }
 
-// A worse word on a completed entry needs a tombstone. Without room for one the reply
+// A second settlement of a completed entry needs a tombstone. Without room for one the reply
 // is struck out all the same.
-func TestWorseWordWithoutRoom(t *testing.T) {
+func TestSecondSettlementWithoutRoom(t *testing.T) {
 	for _, tombs := range []int{1, 2} {
 		w := newWorld(1, tiny, 1)
 		k := w.worker[0]
@@ -181,7 +181,7 @@ func TestWorseWordWithoutRoom(t *testing.T) {
 		k.settle(k.streams[0], ledger.Complete, 60)
 		want(t, "second", ask(1), ledger.First)
 		if got := k.store.Settle(h, ledger.Outcome{Event: ledger.MarkNotReplayable}); got != ledger.Applied {
-			t.Errorf("the worse word: %d", got)
+			t.Errorf("the second settlement: %d", got)
 		}
 		want(t, "its repeat", ask(0), ledger.RefusedNotReplayable)
 		wantState := ledger.NotReplayable

@@ -73,19 +73,19 @@ func TestSlowerThanTheLease(t *testing.T) {
 	sound(t, w)
 }
 
-// A worker silent so long that its place was taken goes on as another holder.
-func TestPlaceTaken(t *testing.T) {
+// A worker silent so long that its slot was taken goes on as another holder.
+func TestSlotTaken(t *testing.T) {
 	layout := tiny
 	layout.Holders = 1
 	w := newWorld(1, layout, 2)
 	a, b := w.worker[0], w.worker[1]
 	want(t, "first", a.ask(claimOf(0)).Verdict, ledger.First)
-	want(t, "no place", b.ask(claimOf(1)).Verdict, ledger.RefusedUnavailable)
+	want(t, "no slot", b.ask(claimOf(1)).Verdict, ledger.RefusedUnavailable)
 	w.now += ledger.Mono(9 * time.Second)
-	want(t, "still no place", b.ask(claimOf(1)).Verdict, ledger.RefusedUnavailable)
+	want(t, "still no slot", b.ask(claimOf(1)).Verdict, ledger.RefusedUnavailable)
 	w.now += ledger.Mono(time.Second)
 	want(t, "silent for two leases", b.ask(claimOf(1)).Verdict, ledger.First)
-	want(t, "whose place is taken", a.ask(claimOf(2)).Verdict, ledger.RefusedUnavailable)
+	want(t, "whose slot is taken", a.ask(claimOf(2)).Verdict, ledger.RefusedUnavailable)
 	want(t, "its key", b.ask(claimOf(0)).Verdict, ledger.RefusedUnknown)
 	if got := a.settle(a.streams[0], ledger.Complete, 60); got != ledger.Fenced {
 		t.Errorf("the late write: %d", got)
@@ -93,16 +93,16 @@ func TestPlaceTaken(t *testing.T) {
 	sound(t, w)
 }
 
-// A worker that holds nothing keeps no place: however many configurations drain,
+// A worker without leases keeps no slot: however many configurations drain,
 // those that claim find one.
-func TestIdleKeepsNoPlace(t *testing.T) {
+func TestIdleKeepsNoSlot(t *testing.T) {
 	layout := tiny
 	layout.Holders = 1
 	w := newWorld(1, layout, 2)
 	a, b := w.worker[0], w.worker[1]
 	want(t, "first", a.ask(claimOf(0)).Verdict, ledger.First)
 	a.tick()
-	want(t, "while it is held", b.ask(claimOf(1)).Verdict, ledger.RefusedUnavailable)
+	want(t, "while it has a lease", b.ask(claimOf(1)).Verdict, ledger.RefusedUnavailable)
 	if got := a.settle(a.streams[0], ledger.Complete, 60); got != ledger.Applied {
 		t.Fatalf("settled: %d", got)
 	}
@@ -117,7 +117,7 @@ func TestIdleKeepsNoPlace(t *testing.T) {
 	sound(t, w)
 }
 
-// Two policies of different leases: the longer counts for the place, each for its own
+// Two policies of different leases: the longer counts for the slot, each for its own
 // entries.
 func TestLeaseOfEach(t *testing.T) {
 	w := newWorld(1, tiny, 2)
@@ -136,7 +136,7 @@ func TestLeaseOfEach(t *testing.T) {
 }
 
 // A key settles, and ends, under the terms that it was claimed with, whoever asks or
-// buries it.
+// marks it unknown.
 func TestTermsAsClaimed(t *testing.T) {
 	w := newWorld(1, tiny, 2)
 	c, other := claimOf(0), claimOf(0)
@@ -199,7 +199,7 @@ func TestLostSettlement(t *testing.T) {
 				t.Errorf("a fault at call %d: %d", n, got)
 			}
 			if k.store.OpenLeases() != 0 {
-				t.Errorf("a fault at call %d: %d holds left", n, k.store.OpenLeases())
+				t.Errorf("a fault at call %d: %d leases left", n, k.store.OpenLeases())
 			}
 			w.heal(5 * time.Second)
 			w.watch.exact()
@@ -215,7 +215,7 @@ func TestLostSettlement(t *testing.T) {
 		for range 2 * faultsBorne {
 			w.now += ledger.Mono(time.Second)
 			w.worker[1].tick()   // sweeps, and finds a holder that lives
-			faulty(w, 2, k.tick) // after its sign of life
+			faulty(w, 2, k.tick) // after its heartbeat
 		}
 		for range 10 {
 			w.pass(time.Second) // the worker lives

@@ -36,11 +36,11 @@ func TestTickIsLinearInOpenCalls(t *testing.T) {
 		w.now += 20e9 // the lease has passed: each call in flight is looked up
 		k.tick()
 		if looked := k.store.open.looked - before; looked > 2*calls || asked > calls {
-			t.Fatalf("a tick looks at %d holds and asks for %d streams", looked, asked)
+			t.Fatalf("a tick looks at %d leases and asks for %d streams", looked, asked)
 		}
 	}
 	if k.store.open.looked < calls {
-		t.Errorf("a pass looked at %d holds: the calls were not looked up", k.store.open.looked)
+		t.Errorf("a pass looked at %d leases: the calls were not looked up", k.store.open.looked)
 	}
 	// The table does not answer while they end: each waits, and is tried at each tick.
 	w.fail = func(string) error { return errTable }
@@ -51,7 +51,7 @@ func TestTickIsLinearInOpenCalls(t *testing.T) {
 		}
 	}
 	if k.store.open.looked > 4*calls || k.store.OpenLeases() != 0 {
-		t.Errorf("%d settlements looked at %d holds, %d are left", calls, k.store.open.looked, k.store.OpenLeases())
+		t.Errorf("%d settlements looked at %d leases, %d are left", calls, k.store.open.looked, k.store.OpenLeases())
 	}
 	k.tick()
 	w.fail = nil
@@ -61,8 +61,8 @@ func TestTickIsLinearInOpenCalls(t *testing.T) {
 	}
 }
 
-// Few and many open holds are found the same, in whatever order they come and go.
-func TestManyHoldsAreFound(t *testing.T) {
+// Few and many open leases are found the same, in whatever order they come and go.
+func TestManyLeasesAreFound(t *testing.T) {
 	var o opened
 	is := map[int]bool{}
 	lease := func(n int) *ledger.Lease { return &ledger.Lease{ID: idOf(n / 2), Fence: uint64(n)} } // two of each id
@@ -71,7 +71,7 @@ func TestManyHoldsAreFound(t *testing.T) {
 			h := lease(n)
 			p := o.get(&h.ID, h.Fence)
 			if (p != nil) != is[n] || p != nil && (p.token.Generation != uint32(n) || p.lease.Fence != h.Fence) {
-				t.Fatalf("of %d holds, hold %d: found %v, want %v", len(is), n, p, is[n])
+				t.Fatalf("of %d leases, lease %d: found %v, want %v", len(is), n, p, is[n])
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func TestManyHoldsAreFound(t *testing.T) {
 		}
 		check()
 		if (o.at != nil) != (most > fewLeases) {
-			t.Errorf("an index of %d holds: %v", len(is), o.at != nil)
+			t.Errorf("an index of %d leases: %v", len(is), o.at != nil)
 		}
 	}
 }
