@@ -19,12 +19,12 @@ var (
 	// a look at shared data. All else is done as ever: key, identity, fingerprint, edits,
 	// the answer read along, counters, what is published.
 	withoutTheLedger = []edit{
-		{"plugin/internal/ledger/ask.go",
-			"func (s *Shared) Ask(t Token, c Claim) (Answer, bool) {\n",
-			"func (s *Shared) Ask(t Token, c Claim) (Answer, bool) {\n\treturn Answer{Verdict: First, Hold: Hold{ID: c.ID, Fence: 1, Attempt: 1, Policy: c.Policy}}, true\n"},
-		{"plugin/internal/ledger/settle.go",
-			"func (s *Shared) Settle(h Hold, o Outcome) Settled {\n",
-			"func (s *Shared) Settle(h Hold, o Outcome) Settled {\n\treturn Applied\n"},
+		{"plugin/internal/ledger/shared/ask.go",
+			"func (s *Shared) Ask(t ledger.Token, c ledger.Claim) (ledger.Answer, bool) {\n",
+			"func (s *Shared) Ask(t ledger.Token, c ledger.Claim) (ledger.Answer, bool) {\n\treturn ledger.Answer{Verdict: ledger.First, Lease: ledger.Lease{ID: c.ID, Fence: 1, Attempt: 1, Policy: c.Policy}}, true\n"},
+		{"plugin/internal/ledger/shared/settle.go",
+			"func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {\n",
+			"func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {\n\treturn ledger.Applied\n"},
 	}
 	// countingMisses counts the swaps of shared data that another worker was ahead of.
 	countingMisses = []edit{

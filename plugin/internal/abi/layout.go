@@ -2,10 +2,10 @@
 
 package abi
 
-import "github.com/callonce/callonce/plugin/internal/ledger"
+import "github.com/callonce/callonce/plugin/internal/ledger/shared"
 
-var layout = ledger.DefaultLayout
+var layout = shared.DefaultLayout
 
-// mostHeadsBuffered bounds headsHeld, softly: a VM of Envoy's dies at 1 GiB, and Go's
+// mostHeadsBuffered bounds headsBuffered, softly: a VM of Envoy's dies at 1 GiB, and Go's
 // collector lets what lives grow to twice its size.
 const mostHeadsBuffered = 192 << 20

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
 var seeds = flag.Int("seeds", 1500, "schedules to play")
@@ -203,7 +204,7 @@ func (w *world) watch(key string, before, after *entry) {
 		}
 	case next.nonce == old.nonce:
 		for ev := ledger.Complete; ev <= ledger.MarkNotReplayable; ev++ {
-			if to, ok := ledger.Next(old.state, ev); ok && to == next.state {
+			if to, ok := state.Next(old.state, ev); ok && to == next.state {
 				return
 			}
 		}
@@ -223,7 +224,7 @@ func (w *world) ask(k *worker, key byte, final bool) *ask {
 	t := ledger.Token{Stream: w.tokens, Generation: 1}
 	q := &ask{worker: k, key: key, final: final}
 	w.asks[t] = q
-	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: "p", RetryUnknown: retries(key), Terms: ledger.Terms{TTL: simTTL}}
+	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: 1, RetryUnknown: retries(key), Terms: ledger.Terms{TTL: simTTL}}
 	if a, now := k.store.Ask(t, c); now {
 		k.Answered(t, a)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
 // grant is a claim that was won, until its stream has gone and etcd has taken the last word on it.
@@ -28,11 +29,11 @@ func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 	if held == nil || held.ID != h.ID || held.fenced {
 		return ledger.Fenced
 	}
-	state := held.state
+	st := held.state
 	for _, w := range held.words {
-		state, _ = ledger.Next(state, w.Event)
+		st, _ = state.Next(st, w.Event)
 	}
-	if _, ok := ledger.Next(state, o.Event); !ok || o.Event > ledger.MarkNotReplayable {
+	if _, ok := state.Next(st, o.Event); !ok || o.Event >= ledger.NumHolderEvents {
 		return ledger.Fenced
 	}
 	held.settled = true
@@ -56,7 +57,7 @@ func (s *Store) try(h *grant) {
 		return
 	}
 	w := &h.words[0]
-	next, _ := ledger.Next(h.state, w.Event)
+	next, _ := state.Next(h.state, w.Event)
 	r := h.record
 	r.state, r.settled, r.reply = next, s.env.Now(), ledger.Reply{}
 	var x txn
@@ -112,9 +113,9 @@ func (s *Store) applied(h *grant, next ledger.State, r *txnResponse) {
 }
 
 // ours says that a record is what this grant wanted to write: a try before was applied, and its answer lost.
-func (s *Store) ours(h *grant, state ledger.State, r rangeResponse) bool {
+func (s *Store) ours(h *grant, st ledger.State, r rangeResponse) bool {
 	got, ok := decodeRecord(r.kv.value)
-	return ok && got.nonce == h.record.nonce && got.state == state
+	return ok && got.nonce == h.record.nonce && got.state == st
 }
 
 // stray is a claim that may have been written though nobody knows: it is released by its value, which has a nonce, until etcd says that

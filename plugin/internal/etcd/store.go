@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
 // CallID names a call of etcd that is under way.
@@ -20,7 +21,7 @@ type Caller interface {
 type Options struct {
 	Prefix  string          // of all keys, such as "/callonce/"
 	Timeout time.Duration   // of each call
-	Lease   time.Duration   // silence of a worker that ends its calls in flight, in whole seconds; 0 = ledger.DefaultLease
+	Lease   time.Duration   // silence of a worker that ends its calls in flight, in whole seconds; required
 	TTLs    []time.Duration // those of the policies, windows of derived keys among them
 }
 
@@ -31,7 +32,7 @@ type Env struct {
 	Now    func() ledger.Mono
 	Random func(into []byte) // unpredictable bytes
 	Log    func(text string)
-	Count  func(what ledger.Notice, policy string)
+	Count  func(what ledger.Notice, policy uint64)
 }
 
 // Store is the ledger in etcd, as one worker sees it: not for concurrent use.
@@ -51,9 +52,6 @@ var _ ledger.Store = (*Store)(nil)
 
 // Open makes a store. It claims nothing until its ticks have got the leases that it needs.
 func Open(env Env, opts Options) *Store {
-	if opts.Lease <= 0 {
-		opts.Lease = ledger.DefaultLeaseTTL
-	}
 	s := &Store{
 		env: env, opts: opts, calls: map[CallID]func(int, []byte){}, asking: map[ledger.Token]*asked{},
 		grants: map[uint64]*grant{}, holder: map[ledger.Token]*grant{}, reasons: map[string]bool{},
@@ -166,7 +164,7 @@ func (s *Store) found(a *asked, r rangeResponse) {
 		case r.ranges[0].found:
 			s.judge(a, ledger.InFlight)
 		default:
-			next, _ := ledger.Next(ledger.InFlight, ledger.LoseLease)
+			next, _ := state.Next(ledger.InFlight, ledger.LoseLease)
 			s.judge(a, next)
 		}
 	}) {
@@ -175,9 +173,9 @@ func (s *Store) found(a *asked, r rangeResponse) {
 }
 
 // judge answers, or takes the key over.
-func (s *Store) judge(a *asked, state ledger.State) {
+func (s *Store) judge(a *asked, st ledger.State) {
 	old := &a.seen
-	v := ledger.Judge(ledger.Found{State: state, Same: old.fingerprint == a.claim.Fingerprint, Task: old.reply.Task}, &a.claim)
+	v := state.Judge(&state.Found{State: st, Same: old.fingerprint == a.claim.Fingerprint, Task: old.reply.Task}, &a.claim)
 	if v == ledger.First {
 		s.takeOver(a)
 		return
@@ -340,7 +338,7 @@ func (s *Store) number() uint64 {
 	}
 }
 
-func (s *Store) tell(what ledger.Notice, policy string) {
+func (s *Store) tell(what ledger.Notice, policy uint64) {
 	if s.env.Count != nil {
 		s.env.Count(what, policy)
 	}

@@ -18,7 +18,7 @@ const mostWatched = 8 << 10
 // passes: nothing is buffered. What the headers say must be taken now; once they have gone on
 // they are out of reach.
 func (s *Stream) watch(end bool) Action {
-	if !end && s.g.marks.Runs(s.policy.Name) && s.mayCancel() {
+	if !end && s.g.marks.Runs(s.g.number(s.policy)) && s.mayCancel() {
 		if scope, refusal, _ := s.scopeOf(); refusal == nil {
 			mark := ledger.Cancellation{Scope: scope.scope, Session: sketch(s.call.session)}
 			a := s.pass()

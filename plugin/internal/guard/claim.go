@@ -15,7 +15,7 @@ func (s *Stream) intent(r *mcp.Request, scope scoped, id, fingerprint [32]byte, 
 	c := ledger.Claim{
 		ID:           id,
 		Fingerprint:  fingerprint,
-		Policy:       p.Name,
+		Policy:       s.g.number(p),
 		Principal:    scope.principal,
 		Scope:        scope.scope,
 		Session:      sketch(s.call.session),

@@ -19,7 +19,7 @@ func TestYoungestEvicted(t *testing.T) {
 		age  time.Duration
 		want uint64
 	}{{90 * time.Second, 90}, {120 * time.Second, 90}, {90 * time.Second, 90}, {30*time.Second + 999*time.Millisecond, 30}, {31 * time.Second, 30}, {time.Millisecond, 1}, {0, 1}, {time.Hour, 1}} {
-		g.evicted("p", c.age)
+		g.evicted(numberOf("p"), c.age)
 		if got := w.gauges[name]; got != c.want {
 			t.Errorf("one of %v was evicted: the youngest is %d, want %d", c.age, got, c.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/ledger/shared"
 	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
@@ -105,7 +106,7 @@ func (w *world) worker(config string) *Guard {
 	err := g.Open(ledger.Env{
 		Table: w.memory, Now: func() ledger.Mono { return w.now }, Log: log,
 		Random: func(b []byte) { w.ids++; binary.BigEndian.PutUint32(b, w.ids) },
-	}, ledger.Layout{Buckets: 4, Ways: 64, PieceBytes: 4096})
+	}, shared.Layout{Buckets: 4, Ways: 64, PieceBytes: 4096})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/ledger/shared"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 	"github.com/callonce/callonce/plugin/internal/policy"
 )
@@ -16,6 +17,7 @@ type Guard struct {
 	store     ledger.Store
 	marks     ledger.Marks
 	counts    counts
+	numbers   numbers
 	log       Log
 	waiting   map[ledger.Token]*Stream
 	now       func() ledger.Mono
@@ -49,6 +51,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		config:  config,
 		log:     func(text string) { log(OneLine(text, maxLogged)) },
 		counts:  newCounts(config.Namespace, m),
+		numbers: numbersOf(config.Policies),
 		waiting: map[ledger.Token]*Stream{},
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
@@ -59,23 +62,21 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 
 // Open opens the ledger in the host's shared data. env needs what the worker alone
 // knows: table, clock and chance.
-func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
+func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
 	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
-	for _, p := range g.config.Policies {
-		env.Policies = append(env.Policies, p.Name)
-	}
+	env.Policies = g.numbers.of
 	g.now = env.Now
 	return openers[g.config.Store](g, env, layout)
 }
 
 // openers open the ledger in the store that the configuration names.
-var openers = [...]func(*Guard, ledger.Env, ledger.Layout) error{
+var openers = [...]func(*Guard, ledger.Env, shared.Layout) error{
 	policy.SharedData: (*Guard).openShared,
 }
 
-func (g *Guard) openShared(env ledger.Env, layout ledger.Layout) error {
-	store, err := ledger.Open(env, g.config.Namespace, layout)
+func (g *Guard) openShared(env ledger.Env, layout shared.Layout) error {
+	store, err := shared.Open(env, g.config.Namespace, layout)
 	if err == nil {
 		g.store, g.marks, g.digest = store, store, store.Digest
 	}
@@ -126,10 +127,10 @@ func (g *Guard) leave(s *Stream) {
 }
 
 // Quotas are what the configuration lets the ledger keep, for its stated maximum.
-func (g *Guard) Quotas() []ledger.Quota {
-	var out []ledger.Quota
+func (g *Guard) Quotas() []shared.Quota {
+	var out []shared.Quota
 	for _, p := range g.config.Policies {
-		out = append(out, ledger.Quota{Limits: limits(p), Budget: budget(p), ReplyBytes: p.Limits.ReplyBytes})
+		out = append(out, shared.Quota{Limits: limits(p), Budget: budget(p), ReplyBytes: p.Limits.ReplyBytes})
 	}
 	return out
 }

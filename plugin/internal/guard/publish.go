@@ -171,8 +171,8 @@ func sketch(text string) uint64 {
 }
 
 // notice counts what the ledger tells.
-func (g *Guard) notice(what ledger.Notice, policy string) {
-	server := g.serverOf(policy)
+func (g *Guard) notice(what ledger.Notice, policy uint64) {
+	server := g.serverOf(g.named(policy))
 	switch what {
 	case ledger.Evicted:
 		g.counts.add(server, evictions)
@@ -190,8 +190,8 @@ func (g *Guard) notice(what ledger.Notice, policy string) {
 }
 
 // settledLate counts a settlement that the ledger could not take at once.
-func (g *Guard) settledLate(policy string, ev ledger.Event) {
-	g.counts.add(g.serverOf(policy), settlements, hows[ev])
+func (g *Guard) settledLate(policy uint64, ev ledger.Event) {
+	g.counts.add(g.serverOf(g.named(policy)), settlements, hows[ev])
 }
 
 // stateNames are the states of entries, as label values.
@@ -201,8 +201,8 @@ var stateNames = map[ledger.State]string{
 }
 
 // census publishes what one pass over the table found.
-func (g *Guard) census(policy string, c ledger.Census) {
-	server := g.serverOf(policy)
+func (g *Guard) census(policy uint64, c ledger.Census) {
+	server := g.serverOf(g.named(policy))
 	for state, name := range stateNames {
 		g.counts.gauge(server, entries, name).Set(uint64(c.States[state]))
 	}
@@ -212,9 +212,9 @@ func (g *Guard) census(policy string, c ledger.Census) {
 // evicted publishes the age of the youngest entry that was ever evicted, in whole
 // seconds and at least one: where it nears the time in which callers repeat, limits
 // are too tight.
-func (g *Guard) evicted(policy string, age time.Duration) {
+func (g *Guard) evicted(policy uint64, age time.Duration) {
 	seconds := uint64(max(age/time.Second, 1))
-	gauge := g.counts.gauge(g.serverOf(policy), youngestEvicted)
+	gauge := g.counts.gauge(g.serverOf(g.named(policy)), youngestEvicted)
 	if was := gauge.Value(); was == 0 || seconds < was {
 		gauge.Set(seconds)
 	}

@@ -1,18 +1,11 @@
-// Package ledger remembers what happened before: which keys are in flight, which
-// are completed and with what answer, and which must never run again.
+// Package ledger is the contract between the guard and what remembers which keys are in
+// flight, which are completed and with what answer, and which must never run again. It
+// must not know MCP, policies or proxies, and holds no code; docs/ledger.md says how the
+// contract is kept in shared data.
 //
-// It must not know MCP, policies or proxies. What an answer means is a pure function
-// of entry, claim and time (state.go), the same for every store; a store only has to
-// make one compare-and-swap per key atomic. RATIONALE.md says why the records look
-// as they do.
-//
-// Shared keeps it in the host's shared data, under callonce/<namespace>/:
-//
-//	sentinel    the salt of the hashes and the table's shape (shared.go)
-//	b/<n>       buckets of entries: the compare-and-swap that decides (record.go)
-//	d/<n>       when what a page counts ends, as the last sweep saw it (due.go)
-//	p/<n>       pages of counts, reserved before a bucket says so (page.go, quota.go)
-//	c/<n>       a ring's cursor; r/<n>/<m> the replies in it (ring.go, reply.go)
-//	h/<n>       holders and their signs of life (holder.go)
-//	s           who sweeps and counts again, and in which epoch (sweep.go)
+//	state   what a claim is answered and what an event makes of an entry: pure, for every store
+//	record  the bytes of the records in shared data
+//	cells   reading and swapping them
+//	quota   what limits allow: pages of counts, and what a worker has cached of them
+//	shared  the store in shared data
 package ledger

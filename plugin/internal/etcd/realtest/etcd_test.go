@@ -129,7 +129,7 @@ func (n *natively) ask(key byte, ttl time.Duration, retry bool) (ledger.Token, l
 	n.t.Helper()
 	var t ledger.Token
 	var a ledger.Answer
-	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: "p", Session: 3, Request: 4, RetryUnknown: retry, Terms: ledger.Terms{TTL: ttl}}
+	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: 1, Session: 3, Request: 4, RetryUnknown: retry, Terms: ledger.Terms{TTL: ttl}}
 	n.until("an answer", func() bool {
 		natives++
 		t = ledger.Token{Stream: natives}
