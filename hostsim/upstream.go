@@ -13,7 +13,7 @@ import (
 )
 
 // upstreamPool is the HTTP/1.1 client side. It is not net/http's Transport, which repeats a request by itself when a kept connection
-// turns out to be dead (an Idempotency-Key header makes it believe that it may), corrects a wrong content-length, and does not tell
+// turns out to be dead (certain headers make it believe that it may), corrects a wrong content-length, and does not tell
 // how a connection failed. Here a request is written as the filter left it, once.
 type upstreamPool struct {
 	address     string

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	opts := hostsimcmd.Options{Echo: stdout, Upstream: os.Getenv("UPSTREAM")}
-	flags.StringVar(&opts.Binary, "hostsim", "", "`FILE` of hostsim (default dist/hostsim)")
+	flags.StringVar(&opts.Binary, "callonce", "", "`FILE` of the command callonce (default dist/callonce)")
 	flags.StringVar(&opts.Plugin, "plugin", "", "`FILE` of the compiled filter (default dist/callonce.wasm)")
 	flags.StringVar(&opts.Config, "config", "", "`FILE` of the filter's configuration (default e2e/testdata/demo.json)")
 	flags.StringVar(&opts.Listen, "listen", os.Getenv("LISTEN"), "`HOST:PORT` to serve at (default $LISTEN, else "+usual+", or a free port when that is taken)")
@@ -105,11 +105,11 @@ func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error
 	case <-ctx.Done():
 		return nil
 	case <-proxy.Done():
-		return fmt.Errorf("hostsim ended by itself: %v", proxy.Wait())
+		return fmt.Errorf("callonce serve ended by itself: %v", proxy.Wait())
 	}
 }
 
-// checkUpstream names the variable, which hostsim does not know.
+// checkUpstream names the variable, which callonce serve does not know.
 func checkUpstream(upstream string) error {
 	if upstream == "" {
 		return nil

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bytes"
@@ -12,19 +12,22 @@ import (
 	"github.com/callonce/callonce/hostsim"
 )
 
-// checkConfig, when set, judges a configuration without running the filter. An error is printed as it is; warnings are
-// what is no mistake, and yet hardly meant.
-var checkConfig func(config []byte) (warnings []string, err error)
-
 // errWarned ends a strict check that found warnings only.
 var errWarned = errors.New("warnings, which --strict takes for mistakes")
 
 // check says whether a configuration is good. With --plugin the filter itself is asked, which is what Envoy would do.
-func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlagSet("hostsim check", "hostsim check --config FILE [--strict | --plugin FILE.wasm]", stderr)
-	plugin := fs.String("plugin", "", "`FILE` of the compiled filter, to ask it rather than the built-in reader")
+func (c *Command) check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlagSet(c.Name+" check", c.checkSynopsis(), stderr)
+	about := "`FILE` of the compiled filter"
+	if c.Check != nil {
+		about += ", to ask it rather than the built-in reader"
+	}
+	plugin := fs.String("plugin", "", about)
 	config := fs.String("config", "", "`FILE` to check")
-	strict := fs.Bool("strict", false, "end with status 3 where there are warnings")
+	strict := new(bool)
+	if c.Check != nil {
+		fs.BoolVar(strict, "strict", false, "end with status 3 where there are warnings")
+	}
 	cache := fs.String("cache", defaultCache(), "`DIR` that keeps compiled code for the next start; \"\" = none")
 	if err := parse(fs, args); err != nil {
 		return err
@@ -43,12 +46,12 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case *plugin != "":
 		err = checkWithPlugin(ctx, b, *plugin, *config, *cache)
-	case checkConfig != nil:
-		if warnings, err = checkConfig(b); err != nil {
+	case c.Check != nil:
+		if warnings, err = c.Check(b); err != nil {
 			return fmt.Errorf("%s:\n  %s%s", *config, strings.ReplaceAll(err.Error(), "\n", "\n  "), notJSON(b))
 		}
 	default:
-		return fmt.Errorf("%w: check needs --plugin: this build has no reader of configurations of its own", errUsage)
+		return fmt.Errorf("%w: check needs --plugin: only the filter itself can judge its configuration", errUsage)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", *config, err)

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bytes"
@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/callonce/callonce/hostsim"
 )
 
 const patience = 20 * time.Second
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	probe, cache = filepath.Join(dir, "probe.wasm"), filepath.Join(dir, "cache")
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-buildmode=c-shared", "-o", probe, "../../testdata/probe")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-buildmode=c-shared", "-o", probe, "../testdata/probe")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if b, err := cmd.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the probe: %v\n%s", err, b)
@@ -70,6 +72,18 @@ func (o *output) find(t *testing.T, pattern string) []string {
 	return nil
 }
 
+// run runs the command that the tests are about: it knows what the probe is told, and one thing of the requests.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c := Command{Name: "hostsim", Matchers: []Matcher{{Name: "tool", About: "what is named", Read: named}}, LogFields: []LogField{{Name: "key", State: "wasm.app.key"}}}
+	return c.Run(ctx, args, stdout, stderr)
+}
+
+func named(body []byte) string {
+	_, rest, _ := strings.Cut(string(body), `"name":"`)
+	name, _, _ := strings.Cut(rest, `"`)
+	return name
+}
+
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -96,12 +110,12 @@ func TestServe(t *testing.T) {
 	status := make(chan int, 1)
 	go func() {
 		status <- run(ctx, []string{"serve", "--plugin", probe, "--config", config, "--listen", "127.0.0.1:0", "--upstream", up.URL, "--workers", "2",
-			"--cache", cache, "--route", "theroute", "--metadata", "cc.policy=pay", "--property", "xds.cluster_name=up"}, &stdout, &stderr)
+			"--cache", cache, "--route", "theroute", "--metadata", "cc.policy=pay", "--property", "xds.cluster_name=up", "--log-field", "outcome=wasm.app.outcome", "--log-field", "refusal=wasm.app.refusal"}, &stdout, &stderr)
 	}()
 	url := stderr.find(t, `listening on (http://127\.0\.0\.1:[1-9]\d*), upstream http://[0-9.:]+, 2 workers`)[1]
 	req, _ := http.NewRequest("POST", url+"/ok?x=1", strings.NewReader("body"))
 	req.Header.Set("x-name", "A")
-	req.Header.Set("x-do", "rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh setprop callonce.mode observe; rh setprop callonce.tool charge; rh setprop callonce.refusal x=1; rh prop xds/route_name; rh prop xds/route_metadata/filter_metadata/cc/policy; rh prop xds/cluster_name")
+	req.Header.Set("x-do", "rh setprop app.outcome first; rh setprop app.key 0123456789abcdef; rh setprop app.refusal x=1; rh prop xds/route_name; rh prop xds/route_metadata/filter_metadata/cc/policy; rh prop xds/cluster_name")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +124,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("body %q", b)
 	}
 	resp.Body.Close()
-	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok\?x=1 200 \d+ms worker=[01] outcome=first key=0123456789abcdef tool=charge refusal="x=1" mode=observe$`)
+	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok\?x=1 200 \d+ms worker=[01] key=0123456789abcdef outcome=first refusal="x=1"$`)
 	for _, want := range []string{`xds/route_name -> "theroute"`, `policy -> "pay"`, `cluster_name -> "up"`} {
 		stderr.find(t, regexp.QuoteMeta(want))
 	}
@@ -138,7 +152,7 @@ func TestServe(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("serve does not end")
 	}
-	stdout.find(t, `(?m) GET /slow 200 \d+ms worker=[01] outcome=- key=-$`)
+	stdout.find(t, `(?m) GET /slow 200 \d+ms worker=[01] key=- outcome=- refusal=-$`)
 }
 
 func TestMistakes(t *testing.T) {
@@ -164,11 +178,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--plugin", probe, "--config", refuse, "--upstream", "http://h:1", "--cache", cache}, 1, "plugin start refused by the module"},
 		{[]string{"check"}, 2, "check needs --config"},
 		{[]string{"check", "--config", refuse, "--plugin", probe, "--cache", cache}, 1, "because of it"},
+		{[]string{"serve", "--plugin", "x", "--upstream", "http://h:1", "--log-field", "a=b"}, 2, `--log-field: want NAME=wasm.STATE, found "a=b"`},
 		{[]string{"check", "--config", "/nonexistent"}, 1, "--config: open /nonexistent"},
-		{[]string{"check", "--config", refuse}, 1, refuse + ":\n  configuration: "},
 		{[]string{"check", "conf.json"}, 2, `unexpected argument "conf.json": did you mean --config conf.json?`},
-		{[]string{"check", "--config", refuse, "--plugin", probe, "--strict"}, 2, "--strict is for the built-in reader"},
-		{[]string{"check", "--config", write(t, "envoy.yaml", "# Envoy\nstatic_resources:\n")}, 1, "not the YAML around it"},
 		{[]string{"check", "x.wasm"}, 2, "did you mean --plugin x.wasm?"},
 		{[]string{"serve", "--plugin", "x", "http://h:1"}, 2, "did you mean --upstream http://h:1?"},
 		{[]string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--listen", taken, "--cache", cache}, 1, "--listen: another program has " + taken + " already: end that one, or name another port"},
@@ -217,29 +229,36 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The reader of configurations can be another, or none: then only the filter itself can be asked.
+// Without a reader of configurations only the filter itself can be asked.
 func TestCheck(t *testing.T) {
 	good := write(t, "good", "start register probe\n")
 	var stdout, stderr output
 	if got := run(context.Background(), []string{"check", "--config", good, "--plugin", probe, "--cache", cache}, &stdout, &stderr); got != 0 || !strings.Contains(stdout.String(), "good: ok") {
 		t.Errorf("status %d: %s%s", got, stdout.String(), stderr.String())
 	}
-	old := checkConfig
-	defer func() { checkConfig = old }()
-	checkConfig = nil
-	if got := run(context.Background(), []string{"check", "--config", good}, &stdout, &stderr); got != 2 || !strings.Contains(stderr.String(), "check needs --plugin") {
+	without := Command{Name: "hostsim"}
+	if got := without.Run(context.Background(), []string{"check", "--config", good}, &stdout, &stderr); got != 2 || !strings.Contains(stderr.String(), "check needs --plugin") {
 		t.Errorf("without a reader: status %d: %s", got, stderr.String())
 	}
-	checkConfig = func(b []byte) ([]string, error) {
-		return nil, errors.New("/limits/ttl: want a duration, found " + string(b))
+	if got := without.Run(context.Background(), []string{"check", "--config", good, "--strict"}, &stdout, &stderr); got != 2 || !strings.Contains(stderr.String(), "not defined: -strict") {
+		t.Errorf("without a reader: status %d: %s", got, stderr.String())
 	}
-	if got := run(context.Background(), []string{"check", "--config", good}, &stdout, &stderr); got != 1 || !strings.Contains(stderr.String(), "/limits/ttl: want a duration, found start register") {
+	with := Command{Name: "x", Check: func(b []byte) ([]string, error) {
+		return nil, errors.New("/limits/ttl: want a duration, found " + string(b))
+	}}
+	if got := with.Run(context.Background(), []string{"check", "--config", good}, &stdout, &stderr); got != 1 || !strings.Contains(stderr.String(), "/limits/ttl: want a duration, found start register") {
 		t.Errorf("with a reader of its own: status %d: %s", got, stderr.String())
 	}
 }
 
 // Warnings end a check only where it is strict, and then with a status of their own.
 func TestCheckStrict(t *testing.T) {
+	with := Command{Name: "x", Check: func(b []byte) ([]string, error) {
+		if string(b) == "{}" {
+			return []string{"nothing is guarded"}, nil
+		}
+		return nil, nil
+	}}
 	for _, c := range []struct {
 		config, flag string
 		status       int
@@ -247,18 +266,58 @@ func TestCheckStrict(t *testing.T) {
 	}{
 		{`{}`, "", 0, ": warning: nothing is guarded", ""},
 		{`{}`, "--strict", 3, ": warning: nothing is guarded", "warnings, which --strict takes for mistakes"},
-		{`{"policies":{"p":{"anonymous":true,"strip":true}},"default":"p"}`, "--strict", 0, ": ok\n", ""},
-		{`{"policies":{"p":{"anonymous":true}},"default":"p"}`, "--strict", 3, ": warning: /policies/p/strip is not there, so the header idempotency-key goes on", "warnings, which --strict takes for mistakes"},
-		{`{"default":"p"}`, "--strict", 1, "", "/default: found"},
+		{`{"good":1}`, "--strict", 0, ": ok\n", ""},
 	} {
 		args := []string{"check", "--config", write(t, "c.json", c.config)}
 		if c.flag != "" {
 			args = append(args, c.flag)
 		}
 		var stdout, stderr output
-		got := run(context.Background(), args, &stdout, &stderr)
+		got := with.Run(context.Background(), args, &stdout, &stderr)
 		if got != c.status || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) || got != 0 && strings.Contains(stdout.String(), ": ok") {
 			t.Errorf("%s %s: status %d, want %d; printed\n%s%s", c.config, c.flag, got, c.status, stdout.String(), stderr.String())
 		}
+	}
+}
+
+// What a command knows of its filter: where it lies, the fields of its log, its version.
+func TestACommandsOwn(t *testing.T) {
+	own := Command{Name: "own", About: "own does it.", Plugin: func() (string, error) { return "", errors.New("it is not there") }, Version: func() string { return "v1" }}
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"version"}, 0, "own v1\n"},
+		{[]string{"help"}, 0, "own does it.\n\n  own serve --config FILE"},
+		{[]string{"fly"}, 2, "own: usage: unknown command \"fly\"; there are serve, check and version"},
+		{[]string{"serve"}, 2, "serve needs --upstream"},
+		{[]string{"serve", "--upstream", "http://h:1"}, 1, "own: --plugin: it is not there"},
+	} {
+		var stdout, stderr output
+		if got := own.Run(context.Background(), c.args, &stdout, &stderr); got != c.status || !strings.Contains(stdout.String()+stderr.String(), c.want) {
+			t.Errorf("%q: status %d, want %d; printed\n%s%s\nwant in it: %s", c.args, got, c.status, stdout.String(), stderr.String(), c.want)
+		}
+	}
+	var stderr output
+	if got := (&Command{Name: "hostsim"}).Run(context.Background(), []string{"version"}, io.Discard, &stderr); got != 2 {
+		t.Errorf("a command without a version: status %d", got)
+	}
+}
+
+// The fields of the log: a command's own come first, those that are optional are left out where the filter says nothing.
+func TestAccessLog(t *testing.T) {
+	c := Command{LogFields: []LogField{{Name: "a", State: "wasm.x.a"}, {Name: "b", State: "wasm.x.b", Optional: true}}}
+	log := func(state map[string]string) string {
+		var b strings.Builder
+		accessLog(&b, c.logFields(pairs{{"c", "wasm.c"}}))(hostsim.Record{Method: "GET", Path: "/", Status: 200, Worker: 1, FilterState: state, Flags: "UC", Details: "late"})
+		_, line, _ := strings.Cut(b.String(), " ")
+		return line
+	}
+	if got, want := log(map[string]string{"x.a": "1", "x.b": "two words", "c": "3"}), "GET / 200 0ms worker=1 a=1 b=\"two words\" c=3 details=late flags=UC\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := log(nil), "GET / 200 0ms worker=1 a=- c=- details=late flags=UC\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

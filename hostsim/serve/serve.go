@@ -1,7 +1,6 @@
-package main
+package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,11 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/callonce/callonce/hostsim"
 )
@@ -31,6 +28,7 @@ type serveFlags struct {
 	noHold, quiet, trailers                 bool
 	idle, timeout                           time.Duration
 	metadata, properties, clusters          pairs
+	logFields                               pairs
 }
 
 // pairs collects a repeatable flag of the form KEY=VALUE.
@@ -85,10 +83,14 @@ func hint(fs *flag.FlagSet, arg string) string {
 	return fmt.Sprintf(": did you mean --%s %s?", name, arg)
 }
 
-func parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) {
+func (c *Command) parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) {
 	f := &serveFlags{}
-	fs := newFlagSet("hostsim serve", "hostsim serve --plugin FILE.wasm --config FILE --listen HOST:PORT --upstream URL [more]", stderr)
-	fs.StringVar(&f.plugin, "plugin", "", "`FILE` of the compiled filter")
+	fs := newFlagSet(c.Name+" serve", c.serveSynopsis(), stderr)
+	about := "`FILE` of the compiled filter"
+	if c.Plugin != nil {
+		about += "; none = the one that lies beside this command"
+	}
+	fs.StringVar(&f.plugin, "plugin", "", about)
 	fs.StringVar(&f.config, "config", "", "`FILE` handed to the filter as its configuration; none = an empty one")
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:0", "`HOST:PORT` to listen on; port 0 = any free one, which is printed")
 	fs.StringVar(&f.upstream, "upstream", "", "`URL` of the server behind: http://HOST:PORT or https://HOST")
@@ -102,6 +104,7 @@ func parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) 
 	fs.StringVar(&f.cache, "cache", defaultCache(), "`DIR` that keeps compiled code for the next start; \"\" = none")
 	fs.BoolVar(&f.noHold, "no-hold-headers", false, "behave as a mesh where a filter cannot hold the headers while it reads the body")
 	fs.BoolVar(&f.quiet, "quiet", false, "no access log")
+	fs.Var(&f.logFields, "log-field", "`NAME=wasm.STATE`: a field of the access log, of the filter state that the filter calls STATE (repeatable)")
 	fs.BoolVar(&f.trailers, "trailers", false, "pass HTTP/1.1 trailers on rather than drop them")
 	fs.StringVar(&f.rootID, "root-id", "", "`ID` of the plugin's root, as the property plugin_root_id")
 	fs.DurationVar(&f.idle, "idle-timeout", 5*time.Minute, "end a stream on which nothing has moved for so long; 0 = never")
@@ -109,12 +112,20 @@ func parseServe(args []string, stderr io.Writer) (*serveFlags, *url.URL, error) 
 	fs.StringVar(&f.faults, "faults", "", "`FILE` of what goes wrong at the server, with clients and with workers (see below)")
 	fs.StringVar(&f.admin, "admin", "", "`HOST:PORT` that answers /metrics (Prometheus' text format) and /ready; \"\" = none")
 	usage := fs.Usage
-	fs.Usage = func() { usage(); fmt.Fprintf(fs.Output(), "\n%s\n", faultHelp) }
+	fs.Usage = func() { usage(); fmt.Fprintf(fs.Output(), "\n%s\n", c.faultHelp()) }
 	if err := parse(fs, args); err != nil {
 		return nil, nil, err
 	}
-	if f.plugin == "" || f.upstream == "" {
+	switch {
+	case c.Plugin == nil && (f.plugin == "" || f.upstream == ""):
 		return nil, nil, fmt.Errorf("%w: serve needs --plugin and --upstream", errUsage)
+	case f.upstream == "":
+		return nil, nil, fmt.Errorf("%w: serve needs --upstream", errUsage)
+	}
+	for _, field := range f.logFields {
+		if state, ok := strings.CutPrefix(field[1], stateSpace); !ok || state == "" {
+			return nil, nil, fmt.Errorf("%w: --log-field: want NAME=%sSTATE, found %q", errUsage, stateSpace, field[0]+"="+field[1])
+		}
 	}
 	if f.workers < 1 {
 		return nil, nil, fmt.Errorf("%w: --workers: want 1 or more, found %d", errUsage, f.workers)
@@ -138,27 +149,32 @@ func defaultCache() string {
 	return filepath.Join(dir, "hostsim")
 }
 
-func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f, upstream, err := parseServe(args, stderr)
+func (c *Command) serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f, upstream, err := c.parseServe(args, stderr)
 	if err != nil {
 		return err
 	}
-	c, err := f.hostConfig()
+	if f.plugin == "" {
+		if f.plugin, err = c.Plugin(); err != nil {
+			return fmt.Errorf("--plugin: %w", err)
+		}
+	}
+	config, err := f.hostConfig()
 	if err != nil {
 		return err
 	}
-	rules, err := f.readFaultsFile()
+	rules, err := f.readFaultsFile(c.Matchers)
 	if err != nil {
 		return err
 	}
 	log := &pluginLog{w: stderr, said: map[string]bool{}}
-	c.Log = log.line
+	config.Log = log.line
 	l, err := listen("--listen", f.listen)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	h, err := start(ctx, c, f.plugin, stderr)
+	h, err := start(ctx, config, f.plugin, stderr)
 	if errors.Is(err, errStopped) {
 		fmt.Fprintln(stderr, err)
 		return nil
@@ -170,11 +186,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	log.allStarted()
 	o := hostsim.ProxyOptions{IdleTimeout: f.idle, ResponseTimeout: f.timeout, Trailers: f.trailers}
 	if !f.quiet {
-		o.AccessLog = accessLog(stdout)
+		o.AccessLog = accessLog(stdout, c.logFields(f.logFields))
 	}
 	var faulty *faultServer
 	if rules != nil {
-		faulty = newFaultServer(rules, upstream, h, stderr)
+		faulty = newFaultServer(rules, c.Matchers, upstream, h, stderr)
 		address, stop, err := listenAndServe("--faults", "127.0.0.1:0", faulty)
 		if err != nil {
 			return err
@@ -215,7 +231,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // readFaultsFile is nil, without an error, when no file is named.
-func (f *serveFlags) readFaultsFile() ([]*faultRule, error) {
+func (f *serveFlags) readFaultsFile(matchers []Matcher) ([]*faultRule, error) {
 	if f.faults == "" {
 		return nil, nil
 	}
@@ -223,7 +239,7 @@ func (f *serveFlags) readFaultsFile() ([]*faultRule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--faults: %w", err)
 	}
-	rules, err := readFaults(b)
+	rules, err := readFaults(b, matchers)
 	if err != nil {
 		return nil, fmt.Errorf("--faults %s:\n%w", f.faults, err)
 	}
@@ -317,39 +333,6 @@ func withoutPrinted(err error) error {
 		refused.Lines = slices.DeleteFunc(refused.Lines, func(l hostsim.LogLine) bool { return l.Level >= hostsim.LogInfo })
 	}
 	return err
-}
-
-// accessLog writes one line for each request: time, method, path, status, duration, worker, what the filter says of it.
-func accessLog(w io.Writer) func(hostsim.Record) {
-	var mu sync.Mutex
-	return func(r hostsim.Record) {
-		outcome := cmp.Or(r.FilterState["callonce.outcome"], "-")
-		key := cmp.Or(r.FilterState["callonce.key_hash"], "-")
-		line := fmt.Sprintf("%s %s %s %d %dms worker=%d outcome=%s key=%s", r.Time.Format("2006-01-02T15:04:05.000Z07:00"),
-			r.Method, r.Path, r.Status, r.Duration.Milliseconds(), r.Worker, outcome, key)
-		for _, field := range []string{"tool", "refusal", "mode"} {
-			if value := r.FilterState["callonce."+field]; value != "" {
-				line += " " + field + "=" + bare(value)
-			}
-		}
-		if r.Details != "" && r.Details != "via_upstream" {
-			line += " details=" + r.Details
-		}
-		if r.Flags != "-" {
-			line += " flags=" + r.Flags
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintln(w, line)
-	}
-}
-
-// bare leaves a value as it is where it reads as one word, and quotes it else.
-func bare(value string) string {
-	if strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c == '"' || c == '=' || !unicode.IsPrint(c) }) {
-		return strconv.Quote(value)
-	}
-	return value
 }
 
 // pluginLog prints what the filter says from info on. While VMs start, what several of them say is printed once.

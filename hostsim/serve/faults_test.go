@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/callonce/callonce/hostsim"
 )
+
+var tools = []Matcher{{Name: "tool", Read: named}}
 
 func TestFaultMistakes(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
@@ -34,32 +36,32 @@ func TestFaultMistakes(t *testing.T) {
 		{`[{"action":"cut_reply","match":{"tool":null}}]`, "/0/match/tool: want a string, found null"},
 		{`[{"action":"cut_reply","match":{"path":"[a"}}]`, `/0/match/path: want a name`},
 	} {
-		_, err := readFaults([]byte(c.file))
+		_, err := readFaults([]byte(c.file), tools)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q in it", c.file, err, c.want)
 		}
 	}
-	_, err := readFaults([]byte(`[{"action":"a"},{"action":"b"}]`))
+	_, err := readFaults([]byte(`[{"action":"a"},{"action":"b"}]`), tools)
 	if err == nil || !strings.Contains(err.Error(), "/0/action") || !strings.Contains(err.Error(), "/1/action") {
 		t.Errorf("not all mistakes are told: %v", err)
 	}
 }
 
 func TestRulesStrike(t *testing.T) {
-	rules, err := readFaults([]byte(`[{"match":{"method":"post","path":"/m*","tool":"charge*"},"every":3,"action":"cut_reply"}]`))
+	rules, err := readFaults([]byte(`[{"match":{"method":"post","path":"/m*","tool":"charge*"},"every":3,"action":"cut_reply"}]`), tools)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := ""
 	for range 6 {
-		got += fmt.Sprint(rules[0].strikes("POST", "/mcp", "charge_card"), " ")
+		got += fmt.Sprint(rules[0].strikes("POST", "/mcp", map[string]string{"tool": "charge_card"}), " ")
 	}
 	if got != "false false true false false true " {
 		t.Errorf("each third: %s", got)
 	}
 	for _, other := range [][3]string{{"GET", "/mcp", "charge"}, {"POST", "/x", "charge"}, {"POST", "/mcp", "refund"}} {
 		for range 3 {
-			if rules[0].strikes(other[0], other[1], other[2]) {
+			if rules[0].strikes(other[0], other[1], map[string]string{"tool": other[2]}) {
 				t.Errorf("%v is struck", other)
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bytes"
@@ -18,12 +18,13 @@ import (
 // faultServer stands between the filter and the real server, and in front of the proxy too: a request is known on both sides by its
 // x-request-id.
 type faultServer struct {
-	rules  []*faultRule
-	target *url.URL
-	host   *hostsim.Host
-	log    io.Writer
-	proxy  *httputil.ReverseProxy
-	client *http.Client
+	rules    []*faultRule
+	matchers []Matcher
+	target   *url.URL
+	host     *hostsim.Host
+	log      io.Writer
+	proxy    *httputil.ReverseProxy
+	client   *http.Client
 
 	mu   sync.Mutex
 	turn int
@@ -36,10 +37,10 @@ type opened struct {
 	drop   context.CancelFunc
 }
 
-func newFaultServer(rules []*faultRule, target *url.URL, h *hostsim.Host, log io.Writer) *faultServer {
+func newFaultServer(rules []*faultRule, matchers []Matcher, target *url.URL, h *hostsim.Host, log io.Writer) *faultServer {
 	// A connection for each request: net/http would send one again whose kept connection turns out to be dead.
 	tr := &http.Transport{DisableKeepAlives: true, DisableCompression: true}
-	f := &faultServer{rules: rules, target: target, host: h, log: log, open: map[string]*opened{}}
+	f := &faultServer{rules: rules, matchers: matchers, target: target, host: h, log: log, open: map[string]*opened{}}
 	f.client = &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	f.proxy = &httputil.ReverseProxy{Transport: tr, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
@@ -100,12 +101,17 @@ func (f *faultServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	tool := toolOf(body)
+	read, words := map[string]string{}, ""
+	for _, m := range f.matchers {
+		if read[m.Name] = m.Read(body); read[m.Name] != "" {
+			words += " " + read[m.Name]
+		}
+	}
 	for i, rule := range f.rules {
-		if !rule.strikes(r.Method, r.URL.Path, tool) {
+		if !rule.strikes(r.Method, r.URL.Path, read) {
 			continue
 		}
-		fmt.Fprintf(f.log, "fault /%d %s: %s %s %s\n", i, rule.action, r.Method, r.URL.Path, tool)
+		fmt.Fprintf(f.log, "fault /%d %s: %s %s%s\n", i, rule.action, r.Method, r.URL.Path, words)
 		f.act(rule, w, r)
 		return
 	}

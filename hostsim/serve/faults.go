@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bytes"
@@ -16,11 +16,12 @@ import (
 // faultRule is one rule of a --faults file. What matches is a request on its way to the server, after the filter: what the filter
 // answers by itself, such as a replay, reaches no server and meets no fault.
 type faultRule struct {
-	method, path, tool string // "" = any; path and tool may hold *
-	every              int    // strikes each n-th request that matches; else
-	probability        float64
-	action             string
-	delay              time.Duration
+	method, path string            // "" = any; path may hold *
+	read         map[string]string // by a Matcher's name: what it must have read, in which * may stand
+	every        int               // strikes each n-th request that matches; else
+	probability  float64
+	action       string
+	delay        time.Duration
 
 	mu   sync.Mutex
 	seen int
@@ -28,9 +29,16 @@ type faultRule struct {
 
 var faultActions = []string{"delay", "reset_before", "reset_after_body", "cut_reply", "drop_client", "crash_worker"}
 
-const faultHelp = `A faults file is a JSON list of rules; of those that match a request the first that strikes acts:
-  [{"match": {"method": "POST", "path": "/mcp", "tool": "charge*"}, "every": 3, "action": "reset_after_body"}]
-match        any of method, path, tool (the name in a tools/call); * in path and tool stands for any run of characters but /; none = every request
+// faultHelp explains a faults file.
+func (c *Command) faultHelp() string {
+	example, about := "", ""
+	for _, m := range c.Matchers {
+		example += fmt.Sprintf(`, "%s": "charge*"`, m.Name)
+		about += fmt.Sprintf("%s (%s), ", m.Name, m.About)
+	}
+	return `A faults file is a JSON list of rules; of those that match a request the first that strikes acts:
+  [{"match": {"method": "POST", "path": "/api"` + example + `}, "every": 3, "action": "reset_after_body"}]
+match        any of method, ` + about + `path; * stands for any run of characters but /, in all but method; none = every request
 every        strikes each n-th request that matches and reaches the server; or
 probability  strikes with this chance, above 0 and up to 1; neither = always
 action       delay             the server takes "delay" longer
@@ -40,9 +48,10 @@ action       delay             the server takes "delay" longer
              drop_client       the client's connection breaks while the server works
              crash_worker      the worker's VM dies while the server works
 delay        a duration such as "2s", for the action delay`
+}
 
 // readFaults reads a faults file and tells all mistakes, each with its place.
-func readFaults(b []byte) ([]*faultRule, error) {
+func readFaults(b []byte, matchers []Matcher) ([]*faultRule, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(b, &list); err != nil {
 		if s, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -53,14 +62,14 @@ func readFaults(b []byte) ([]*faultRule, error) {
 	var rules []*faultRule
 	var all []error
 	for i, raw := range list {
-		r, errs := readRule(fmt.Sprint("/", i), raw)
+		r, errs := readRule(fmt.Sprint("/", i), raw, matchers)
 		rules, all = append(rules, r), append(all, errs...)
 	}
 	return rules, errors.Join(all...)
 }
 
-func readRule(at string, raw json.RawMessage) (*faultRule, []error) {
-	r := &faultRule{}
+func readRule(at string, raw json.RawMessage, matchers []Matcher) (*faultRule, []error) {
+	r := &faultRule{read: map[string]string{}}
 	var errs []error
 	wrong := func(member, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s%s: %s", at, member, fmt.Sprintf(format, args...)))
@@ -81,7 +90,15 @@ func readRule(at string, raw json.RawMessage) (*faultRule, []error) {
 	take(members, "", "match", &match, "an object")
 	take(match, "/match", "method", &r.method, "a string")
 	take(match, "/match", "path", &r.path, "a string")
-	take(match, "/match", "tool", &r.tool, "a string")
+	there := "method, path"
+	patterns := map[string]string{"path": r.path}
+	for _, m := range matchers {
+		there += ", " + m.Name
+		var pattern string
+		if take(match, "/match", m.Name, &pattern, "a string"); pattern != "" {
+			r.read[m.Name], patterns[m.Name] = pattern, pattern
+		}
+	}
 	_, counted := members["every"]
 	_, chance := members["probability"]
 	take(members, "", "every", &r.every, "a whole number")
@@ -89,12 +106,12 @@ func readRule(at string, raw json.RawMessage) (*faultRule, []error) {
 	take(members, "", "action", &r.action, "a string")
 	take(members, "", "delay", &delay, "a string")
 	for _, name := range sortedKeys(match) {
-		wrong("/match/"+name, "unknown; there are method, path, tool")
+		wrong("/match/"+name, "unknown; there are %s", there)
 	}
 	for _, name := range sortedKeys(members) {
 		wrong("/"+name, "unknown; there are match, every, probability, action, delay")
 	}
-	for name, pattern := range map[string]string{"path": r.path, "tool": r.tool} {
+	for name, pattern := range patterns {
 		if _, err := path.Match(pattern, ""); err != nil {
 			wrong("/match/"+name, "want a name in which * stands for any run of characters, found %q", pattern)
 		}
@@ -132,10 +149,15 @@ func sortedKeys(m map[string]json.RawMessage) []string {
 	return names
 }
 
-// strikes counts a request and says whether the rule strikes it.
-func (r *faultRule) strikes(method, where, tool string) bool {
-	if r.method != "" && !strings.EqualFold(r.method, method) || !glob(r.path, where) || !glob(r.tool, tool) {
+// strikes counts a request and says whether the rule strikes it. read is what each Matcher read of it, by its name.
+func (r *faultRule) strikes(method, where string, read map[string]string) bool {
+	if r.method != "" && !strings.EqualFold(r.method, method) || !glob(r.path, where) {
 		return false
+	}
+	for name, pattern := range r.read {
+		if !glob(pattern, read[name]) {
+			return false
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,16 +177,4 @@ func glob(pattern, s string) bool {
 	}
 	ok, _ := path.Match(pattern, s)
 	return ok
-}
-
-// toolOf is the name in a tools/call, "" in anything else.
-func toolOf(body []byte) string {
-	var m struct {
-		Method string
-		Params struct{ Name string }
-	}
-	if json.Unmarshal(body, &m) != nil || m.Method != "tools/call" {
-		return ""
-	}
-	return m.Params.Name
 }
