@@ -54,9 +54,16 @@ var errUsage = errors.New("usage")
 
 // Main runs the command on the process's arguments until it ends or is interrupted, and ends the process.
 func (c *Command) Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once, as if it had not been caught.
-	context.AfterFunc(ctx, stop)
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// A second signal ends the process at once, as if it had not been caught. This comes first: whoever is told that the command stops
+		// may send it at once.
+		signal.Stop(signals)
+		stop()
+	}()
 	os.Exit(c.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
