@@ -1,6 +1,9 @@
 package hostsim
 
-import "github.com/tetratelabs/wazero/api"
+import (
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/tetratelabs/wazero/api"
+)
 
 // halfStream is one direction of a stream on its way through the filter: headers, then body, then trailers, each of which the
 // module may let pass or hold. It mirrors what Envoy's filter manager does around a single filter.
@@ -13,8 +16,8 @@ type halfStream struct {
 	tooLarge func()
 	calls    halfStreamCalls
 
-	headers, trailers         *headerMap
-	openHeaders, openTrailers *headerMap // in reach of the module
+	headers, trailers         *header.Map
+	openHeaders, openTrailers *header.Map // in reach of the module
 	state                     halfStreamState
 	seen                      bool // headers have arrived
 	passed                    bool // headers have gone on
@@ -46,9 +49,9 @@ const (
 
 // sink is where a lane leads: the upstream, or the client. owed is the part of the data that the source waits to get back.
 type sink interface {
-	headers(h *headerMap, end bool)
+	headers(h *header.Map, end bool)
 	data(b []byte, end bool, owed int)
-	trailers(t *headerMap)
+	trailers(t *header.Map)
 }
 
 // action is what a callback leads to.
@@ -103,13 +106,13 @@ func (l *halfStream) exports() *callbacks {
 	return &l.s.ctx.vm.calls
 }
 
-func (l *halfStream) onHeaders(h *headerMap, end bool) {
+func (l *halfStream) onHeaders(h *header.Map, end bool) {
 	if l.s.done || l.dead {
 		return
 	}
 	l.seen, l.headers, l.ended = true, h, end
 	l.openHeaders = h
-	a := l.offer(l.calls.headersName, l.calls.headers(l.exports()), uint64(headerCount(h)), bit(end))
+	a := l.offer(l.calls.headersName, l.calls.headers(l.exports()), uint64(header.Count(h)), bit(end))
 	if l.s.done || l.dead {
 		return
 	}
@@ -188,7 +191,7 @@ func (l *halfStream) hold(b []byte, owed int) bool {
 	return true
 }
 
-func (l *halfStream) onTrailers(t *headerMap) {
+func (l *halfStream) onTrailers(t *header.Map) {
 	if l.s.done || l.dead {
 		return
 	}
@@ -200,7 +203,7 @@ func (l *halfStream) onTrailers(t *headerMap) {
 
 func (l *halfStream) offerTrailers() {
 	l.openTrailers = l.trailers
-	a := l.offer(l.calls.trailersName, l.calls.trailers(l.exports()), uint64(headerCount(l.trailers)))
+	a := l.offer(l.calls.trailersName, l.calls.trailers(l.exports()), uint64(header.Count(l.trailers)))
 	if l.s.done || l.dead {
 		return
 	}

@@ -296,7 +296,7 @@ func (h *Host) Close() error {
 		stuck = !w.close() || stuck
 	}
 	for _, p := range h.clusters {
-		p.close()
+		p.Close()
 	}
 	h.store.release(h.config.VMID)
 	if stuck {

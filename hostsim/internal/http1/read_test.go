@@ -1,4 +1,4 @@
-package hostsim
+package http1
 
 import (
 	"bufio"
@@ -7,35 +7,36 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
 )
 
 // readAll reads one response as an exchange would, and describes it in a line.
 func readAll(raw, method string) string {
 	r := bufio.NewReaderSize(strings.NewReader(raw), 16)
-	h, err := readHead(r, method)
+	h, err := ReadResponseHead(r, method)
 	if err != nil {
-		if errors.Is(err, errMalformed) {
+		if errors.Is(err, ErrMalformed) {
 			return "malformed"
 		}
 		return fmt.Sprint(err)
 	}
 	out := fmt.Sprintf("%d", h.status)
-	for _, l := range h.headers.lines[1:] {
+	for _, l := range h.Headers.Lines[1:] {
 		out += " " + l.Name + "=" + l.Value
 	}
-	if h.close {
+	if h.Close {
 		out += " close"
 	}
-	if h.length != 0 {
-		b, err := io.ReadAll(h.body(r))
+	if h.Length != 0 {
+		b, err := io.ReadAll(h.Body(r))
 		out += fmt.Sprintf(" %q", b)
-		if err == nil && h.chunked {
-			var t *headerMap
-			if t, err = readTrailers(r); t != nil {
-				out += fmt.Sprint(" ", t.lines)
+		if err == nil && h.Chunked {
+			var t *header.Map
+			if t, err = ReadTrailers(r); t != nil {
+				out += fmt.Sprint(" ", t.Lines)
 			}
 		}
 		if err != nil {
@@ -92,7 +93,7 @@ func FuzzChunks(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		want, wantErr := io.ReadAll(httputil.NewChunkedReader(bufio.NewReader(strings.NewReader(raw))))
-		got, err := io.ReadAll(&chunkedReader{r: bufio.NewReader(strings.NewReader(raw))})
+		got, err := io.ReadAll(&ChunkReader{R: bufio.NewReader(strings.NewReader(raw))})
 		if err == nil && wantErr == nil && string(got) != string(want) {
 			t.Errorf("%q: got %q, the library %q", raw, got, want)
 		}
@@ -109,88 +110,23 @@ func FuzzRequestHead(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		head, reply := readRequestHead([]byte(raw[:max(0, endOfHead([]byte(raw)))]))
+		head, reply := ReadRequestHead([]byte(raw[:max(0, EndOfHead([]byte(raw)))]))
 		if (head == nil) == (reply == nil) {
 			t.Fatalf("%q: want a head or a reply, got %v and %v", raw, head, reply)
 		}
 		if head == nil {
 			return
 		}
-		r := bufio.NewReader(strings.NewReader(string(head.text)))
+		r := bufio.NewReader(strings.NewReader(string(head.Text)))
 		req, err := http.ReadRequest(r)
 		if err != nil {
 			return // net/http may refuse more; never less
 		}
-		if chunked := len(req.TransferEncoding) > 0; chunked != head.chunked || !chunked && req.ContentLength != head.length {
-			t.Errorf("%q: framed as %v %d, by the server as %v %d", raw, head.chunked, head.length, req.TransferEncoding, req.ContentLength)
+		if chunked := len(req.TransferEncoding) > 0; chunked != head.Chunked || !chunked && req.ContentLength != head.Length {
+			t.Errorf("%q: framed as %v %d, by the server as %v %d", raw, head.Chunked, head.Length, req.TransferEncoding, req.ContentLength)
 		}
 		if r.Buffered() > 0 {
-			t.Errorf("%q: more than one request in %q", raw, head.text)
+			t.Errorf("%q: more than one request in %q", raw, head.Text)
 		}
 	})
-}
-
-// An idle connection to the server is not used again once the server may have closed it.
-func TestIdleConnectionsAreLeft(t *testing.T) {
-	r := newRig(t, nil)
-	for _, aged := range []bool{false, true} {
-		r.do("GET", "/ok", "A", "", "")
-		p := r.proxy.pool
-		p.mu.Lock()
-		if len(p.idle) != 1 {
-			t.Fatalf("want 1 idle connection, got %d", len(p.idle))
-		}
-		before := p.idle[0]
-		if aged {
-			before.idleSince = before.idleSince.Add(-maxIdle)
-		}
-		p.mu.Unlock()
-		r.do("GET", "/ok", "A", "", "")
-		p.mu.Lock()
-		if len(p.idle) != 1 || (p.idle[0] != before) != aged {
-			t.Errorf("aged %v: the connection was used again: %v", aged, p.idle[0] == before)
-		}
-		p.mu.Unlock()
-	}
-}
-
-func TestPairs(t *testing.T) {
-	for _, lines := range [][]Header{nil, {{"a", "1"}}, {{"a", ""}, {"", "b"}, {"a", "1\x00"}}} {
-		if got := parsePairs(formatPairs(lines)); !slices.Equal(got, lines) {
-			t.Errorf("got %q, want %q", got, lines)
-		}
-	}
-	good := formatPairs([]Header{{"name", "value"}})
-	for name, b := range map[string][]byte{
-		"nothing": nil, "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "count too large": {255, 255, 255, 255},
-		"no end of the name": append(append(slices.Clone(good[:16]), 'X'), good[17:]...),
-	} {
-		if got := parsePairs(b); len(got) != 0 {
-			t.Errorf("%s: got %q, want none", name, got)
-		}
-	}
-}
-
-func FuzzPairs(f *testing.F) {
-	f.Add(formatPairs([]Header{{"a", "1"}, {"b", ""}}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if lines := parsePairs(b); len(lines) > 0 && string(formatPairs(lines)) != string(b) {
-			t.Errorf("%q read as %q", b, lines)
-		}
-	})
-}
-
-func TestHeaderMap(t *testing.T) {
-	m := &headerMap{}
-	m.add("A", "1")
-	m.add("b", "2")
-	m.add("a", "3")
-	m.set("A", "4")
-	if got := fmt.Sprint(m.lines); got != "[{b 2} {a 4}]" {
-		t.Errorf("after set: %s", got)
-	}
-	m.remove("B")
-	if m.has("b") || m.value("a") != "4" || m.bytes() != 2 {
-		t.Errorf("after remove: %v", m.lines)
-	}
 }

@@ -1,4 +1,4 @@
-package hostsim
+package upstream
 
 import (
 	"bufio"
@@ -10,12 +10,16 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/flow"
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/http1"
 )
 
-// upstreamPool is the HTTP/1.1 client side. It is not net/http's Transport, which repeats a request by itself when a kept connection
+// Pool is the HTTP/1.1 client side. It is not net/http's Transport, which repeats a request by itself when a kept connection
 // turns out to be dead (certain headers make it believe that it may), corrects a wrong content-length, and does not tell
 // how a connection failed. Here a request is written as the filter left it, once.
-type upstreamPool struct {
+type Pool struct {
 	address     string
 	tls         *tls.Config
 	dialTimeout time.Duration
@@ -23,16 +27,14 @@ type upstreamPool struct {
 	trailers    bool // read trailers of HTTP/1 responses; else they are dropped
 
 	mu     sync.Mutex
-	idle   []*upstreamConn
-	conns  map[*upstreamConn]bool
+	idle   []*conn
+	conns  map[*conn]bool
 	closed bool
 }
 
-// readSize is the most that one read of a body yields, and so the largest chunk that a filter sees.
-const readSize = 64 << 10
-
-func newUpstreamPool(u *url.URL, dialTimeout time.Duration, window int) *upstreamPool {
-	p := &upstreamPool{dialTimeout: dialTimeout, window: window, conns: map[*upstreamConn]bool{}}
+// NewPool returns a pool for a server; window is how many bytes of a response may be under way.
+func NewPool(u *url.URL, dialTimeout time.Duration, window int, trailers bool) *Pool {
+	p := &Pool{dialTimeout: dialTimeout, window: window, trailers: trailers, conns: map[*conn]bool{}}
 	port := u.Port()
 	if u.Scheme == "https" {
 		p.tls = &tls.Config{ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}}
@@ -47,9 +49,9 @@ func newUpstreamPool(u *url.URL, dialTimeout time.Duration, window int) *upstrea
 	return p
 }
 
-// upstreamConn is a connection with a goroutine that reads it, in use or not: a kept connection that the server closes is noticed at once.
-type upstreamConn struct {
-	pool *upstreamPool
+// conn is a connection with a goroutine that reads it, in use or not: a kept connection that the server closes is noticed at once.
+type conn struct {
+	pool *Pool
 	net  net.Conn
 	r    *bufio.Reader
 	w    *bufio.Writer
@@ -66,7 +68,7 @@ type upstreamConn struct {
 const maxIdle = 4 * time.Second
 
 // connect gives x a connection. It is nil, without an error, when x was cancelled meanwhile.
-func (p *upstreamPool) connect(x *exchange) (*upstreamConn, error) {
+func (p *Pool) connect(x *exchange) (*conn, error) {
 	for {
 		p.mu.Lock()
 		n := len(p.idle)
@@ -104,7 +106,7 @@ func (p *upstreamPool) connect(x *exchange) (*upstreamConn, error) {
 		}
 		return nil, err
 	}
-	c := &upstreamConn{pool: p, net: nc, r: bufio.NewReaderSize(nc, 32<<10), w: bufio.NewWriterSize(nc, 32<<10)}
+	c := &conn{pool: p, net: nc, r: bufio.NewReaderSize(nc, 32<<10), w: bufio.NewWriterSize(nc, 32<<10)}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -121,11 +123,11 @@ func (p *upstreamPool) connect(x *exchange) (*upstreamConn, error) {
 	return c, nil
 }
 
-// writerGrace bounds the wait for the end of a request whose response is complete.
+// writerGrace is how long the end of a response waits for the end of its request, so that whoever sees it can have the connection at once.
 const writerGrace = 50 * time.Millisecond
 
 // assign binds the connection to x, unless either is over.
-func (c *upstreamConn) assign(x *exchange) bool {
+func (c *conn) assign(x *exchange) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -142,7 +144,7 @@ func (c *upstreamConn) assign(x *exchange) bool {
 	return true
 }
 
-func (c *upstreamConn) close() {
+func (c *conn) close() {
 	c.mu.Lock()
 	was := c.closed
 	c.closed = true
@@ -154,12 +156,12 @@ func (c *upstreamConn) close() {
 	p := c.pool
 	p.mu.Lock()
 	delete(p.conns, c)
-	p.idle = slices.DeleteFunc(p.idle, func(i *upstreamConn) bool { return i == c })
+	p.idle = slices.DeleteFunc(p.idle, func(i *conn) bool { return i == c })
 	p.mu.Unlock()
 }
 
 // read serves one response after another until the connection cannot be kept.
-func (c *upstreamConn) read() {
+func (c *conn) read() {
 	defer c.close()
 	for {
 		_, err := c.r.Peek(1)
@@ -170,7 +172,7 @@ func (c *upstreamConn) read() {
 			return // closed, or spoken to, while idle
 		}
 		if err != nil {
-			x.reset(connectionTermination())
+			x.reset(ConnectionTermination())
 			return
 		}
 		if !c.response(x) {
@@ -180,32 +182,32 @@ func (c *upstreamConn) read() {
 }
 
 // response reads one response for x and says whether the connection can be kept.
-func (c *upstreamConn) response(x *exchange) bool {
-	head, err := readHead(c.r, x.method)
+func (c *conn) response(x *exchange) bool {
+	head, err := http1.ReadResponseHead(c.r, x.method)
 	if err != nil {
 		// A head that breaks off counts as malformed: the connection did say something.
-		x.reset(protocolError())
+		x.reset(ProtocolError())
 		return false
 	}
-	if head.length == 0 {
-		return c.complete(x, head, func() { x.events.headers(head.headers, true) })
+	if head.Length == 0 {
+		return c.complete(x, head, func() { x.events.Headers(head.Headers, true) })
 	}
 	if x.live() {
-		x.events.headers(head.headers, false)
+		x.events.Headers(head.Headers, false)
 	}
-	body := head.body(c.r)
-	buf := make([]byte, bodyBuffer(head.length))
+	body := head.Body(c.r)
+	buf := make([]byte, flow.BodyBuffer(head.Length))
 	for {
 		n, err := body.Read(buf)
 		if n > 0 {
-			if !x.window.take(n) {
+			if !x.window.Take(n) {
 				return false
 			}
-			x.events.data(slices.Clone(buf[:n]), false)
+			x.events.Data(slices.Clone(buf[:n]), false)
 		}
-		var trailers *headerMap
-		if err == io.EOF && head.chunked {
-			trailers, err = readTrailers(c.r)
+		var trailers *header.Map
+		if err == io.EOF && head.Chunked {
+			trailers, err = http1.ReadTrailers(c.r)
 			if err == nil {
 				err = io.EOF
 			}
@@ -213,26 +215,26 @@ func (c *upstreamConn) response(x *exchange) bool {
 		switch {
 		case err == nil:
 		case err == io.EOF && trailers != nil && c.pool.trailers:
-			return c.complete(x, head, func() { x.events.trailers(trailers) })
+			return c.complete(x, head, func() { x.events.Trailers(trailers) })
 		case err == io.EOF:
-			return c.complete(x, head, func() { x.events.data(nil, true) })
-		case head.length < 0 && !head.chunked:
+			return c.complete(x, head, func() { x.events.Data(nil, true) })
+		case head.Length < 0 && !head.Chunked:
 			// Whatever ends the connection ends a body without a length: a reset is no worse than an end (measured on 1.40).
-			return c.complete(x, head, func() { x.events.data(nil, true) })
+			return c.complete(x, head, func() { x.events.Data(nil, true) })
 		default:
 			// A body that ends in the middle, by FIN or by RST, is a mistake of the server's to Envoy (measured on 1.40).
-			x.reset(protocolError())
+			x.reset(ProtocolError())
 			return false
 		}
 	}
 }
 
 // complete ends the exchange well. The connection goes back to the pool before anyone can ask for it.
-func (c *upstreamConn) complete(x *exchange, head *responseHead, last func()) bool {
+func (c *conn) complete(x *exchange, head *http1.ResponseHead, last func()) bool {
 	x.mu.Lock()
 	handedIn := x.ended
 	x.mu.Unlock()
-	if handedIn && !head.close {
+	if handedIn && !head.Close {
 		// A quick server may have answered before the writer could note that it is done.
 		select {
 		case <-x.flushedAll:
@@ -240,36 +242,50 @@ func (c *upstreamConn) complete(x *exchange, head *responseHead, last func()) bo
 		}
 	}
 	x.mu.Lock()
-	written := x.written
+	written, late := x.written, x.lastTaken && !head.Close
 	x.mu.Unlock()
-	keep := written && !head.close
 	_, chunks, was := x.finish()
-	c.mu.Lock()
-	c.x = nil
-	keep = keep && !c.closed
-	c.mu.Unlock()
-	if keep {
-		p := c.pool
-		p.mu.Lock()
-		if keep = !p.closed; keep {
-			c.idleSince = time.Now()
-			p.idle = append(p.idle, c)
-		}
-		p.mu.Unlock()
-	}
+	keep := written && !head.Close && c.rest()
 	for _, ch := range chunks {
 		ch.sent()
 	}
 	if !was {
 		last()
 	}
+	if late && !written {
+		// The writer is slow, or the server has not read all of what it has answered. No time says which: the connection is kept once
+		// all has been written, and ends when it cannot be.
+		<-x.flushedAll
+		x.mu.Lock()
+		written = x.written
+		x.mu.Unlock()
+		keep = written && c.rest()
+	}
 	return keep
 }
 
-func (p *upstreamPool) close() {
+// rest gives the connection back to the pool, unless either is closed.
+func (c *conn) rest() bool {
+	c.mu.Lock()
+	c.x = nil
+	closed := c.closed
+	c.mu.Unlock()
+	p := c.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if closed || p.closed {
+		return false
+	}
+	c.idleSince = time.Now()
+	p.idle = append(p.idle, c)
+	return true
+}
+
+// Close cuts all connections.
+func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	conns := make([]*upstreamConn, 0, len(p.conns))
+	conns := make([]*conn, 0, len(p.conns))
 	for c := range p.conns {
 		conns = append(conns, c)
 	}

@@ -1,4 +1,4 @@
-package hostsim
+package upstream
 
 import (
 	"bytes"
@@ -14,14 +14,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/callonce/callonce/hostsim/internal/flags"
+	"github.com/callonce/callonce/hostsim/internal/flow"
+	"github.com/callonce/callonce/hostsim/internal/header"
 	"golang.org/x/net/http2"
 )
 
-// http2Pool is the HTTP/2 client side, unencrypted, for callouts: one connection, made anew when it has gone. It asks the connection
+// HTTP2Pool is the HTTP/2 client side, unencrypted, for callouts: one connection, made anew when it has gone. It asks the connection
 // itself rather than the Transport, so that nothing is ever sent twice.
-type http2Pool struct {
+type HTTP2Pool struct {
 	address     string
 	dialTimeout time.Duration
+	most        int // bytes of a response's body
 	transport   http2.Transport
 
 	mu     sync.Mutex
@@ -29,22 +33,25 @@ type http2Pool struct {
 	closed bool
 }
 
-func newHTTP2Pool(u *url.URL, dialTimeout time.Duration) *http2Pool {
+// NewHTTP2Pool returns a pool for a server; most bounds the bytes of a response's body.
+func NewHTTP2Pool(u *url.URL, dialTimeout time.Duration, most int) *HTTP2Pool {
 	address := u.Host
 	if u.Port() == "" {
 		address = net.JoinHostPort(u.Hostname(), "80")
 	}
-	return &http2Pool{address: address, dialTimeout: dialTimeout, transport: http2.Transport{AllowHTTP: true, DisableCompression: true}}
+	return &HTTP2Pool{address: address, dialTimeout: dialTimeout, most: most, transport: http2.Transport{AllowHTTP: true, DisableCompression: true}}
 }
 
-func (p *http2Pool) target() string { return p.address }
+var errPoolClosed = errors.New("the pool is closed")
+
+func (p *HTTP2Pool) Target() string { return p.address }
 
 // connect gives a connection that takes another request. Callers wait for one another.
-func (p *http2Pool) connect(ctx context.Context) (*http2.ClientConn, error) {
+func (p *HTTP2Pool) connect(ctx context.Context) (*http2.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, errClosed
+		return nil, errPoolClosed
 	}
 	if p.conn != nil && p.conn.CanTakeNewRequest() {
 		return p.conn, nil
@@ -62,7 +69,7 @@ func (p *http2Pool) connect(ctx context.Context) (*http2.ClientConn, error) {
 	return conn, nil
 }
 
-func (p *http2Pool) close() {
+func (p *HTTP2Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
@@ -73,15 +80,15 @@ func (p *http2Pool) close() {
 
 // http2Exchange sends its request once the whole of it is there.
 type http2Exchange struct {
-	pool   *http2Pool
-	events exchangeEvents
-	head   *headerMap
+	pool   *HTTP2Pool
+	events Events
+	head   *header.Map
 	body   []byte
 	ctx    context.Context
 	giveUp context.CancelFunc
 }
 
-func (p *http2Pool) dial(h *headerMap, end bool, events exchangeEvents) outgoing {
+func (p *HTTP2Pool) Dial(h *header.Map, end bool, events Events) Exchange {
 	x := &http2Exchange{pool: p, events: events, head: h}
 	x.ctx, x.giveUp = context.WithCancel(context.Background())
 	if end {
@@ -90,7 +97,7 @@ func (p *http2Pool) dial(h *headerMap, end bool, events exchangeEvents) outgoing
 	return x
 }
 
-func (x *http2Exchange) send(b []byte, end bool, sent func()) {
+func (x *http2Exchange) Send(b []byte, end bool, sent func()) {
 	x.body = append(x.body, b...)
 	sent()
 	if end {
@@ -98,11 +105,11 @@ func (x *http2Exchange) send(b []byte, end bool, sent func()) {
 	}
 }
 
-// sendTrailers leaves the trailers out: no callout of ours has needed them over HTTP/2.
-func (x *http2Exchange) sendTrailers(*headerMap) { go x.run() }
+// SendTrailers leaves the trailers out: no callout of ours has needed them over HTTP/2.
+func (x *http2Exchange) SendTrailers(*header.Map) { go x.run() }
 
-func (x *http2Exchange) give(int) {}
-func (x *http2Exchange) cancel()  { x.giveUp() }
+func (x *http2Exchange) Give(int) {}
+func (x *http2Exchange) Cancel()  { x.giveUp() }
 
 func (x *http2Exchange) run() {
 	defer x.giveUp()
@@ -111,14 +118,14 @@ func (x *http2Exchange) run() {
 		x.reset(connectionFailure(err))
 		return
 	}
-	req := &http.Request{Method: x.head.value(":method"), Host: x.head.value(":authority"), Header: http.Header{"User-Agent": {""}}, ContentLength: -1,
-		URL: &url.URL{Scheme: "http", Host: x.pool.address, Opaque: x.head.value(":path")}}
+	req := &http.Request{Method: x.head.Value(":method"), Host: x.head.Value(":authority"), Header: http.Header{"User-Agent": {""}}, ContentLength: -1,
+		URL: &url.URL{Scheme: "http", Host: x.pool.address, Opaque: x.head.Value(":path")}}
 	if len(x.body) == 0 {
 		req.ContentLength = 0
 	} else {
 		req.Body = io.NopCloser(bytes.NewReader(x.body))
 	}
-	for _, l := range x.head.lines {
+	for _, l := range x.head.Lines {
 		if !strings.HasPrefix(l.Name, ":") {
 			req.Header.Add(l.Name, l.Value)
 		}
@@ -130,24 +137,24 @@ func (x *http2Exchange) run() {
 	}
 	defer resp.Body.Close()
 	h := headersOf(resp.Header)
-	h.lines = slices.Insert(h.lines, 0, Header{":status", strconv.Itoa(resp.StatusCode)})
+	h.Lines = slices.Insert(h.Lines, 0, header.Line{Name: ":status", Value: strconv.Itoa(resp.StatusCode)})
 	// The package says -1 of a body that goes on without a length, and 0 where the stream has ended.
 	end := resp.ContentLength == 0
-	x.events.headers(h, end)
-	buf := make([]byte, readSize)
+	x.events.Headers(h, end)
+	buf := make([]byte, flow.ReadSize)
 	for total := 0; !end; {
 		n, err := resp.Body.Read(buf)
 		total += n
 		if n > 0 {
-			x.events.data(slices.Clone(buf[:n]), false)
+			x.events.Data(slices.Clone(buf[:n]), false)
 		}
 		switch {
-		case err == nil && total <= maxCalloutBody:
+		case err == nil && total <= x.pool.most:
 		case err == io.EOF && len(resp.Trailer) > 0:
-			x.events.trailers(headersOf(resp.Trailer))
+			x.events.Trailers(headersOf(resp.Trailer))
 			return
 		case err == io.EOF:
-			x.events.data(nil, true)
+			x.events.Data(nil, true)
 			return
 		default:
 			x.reset(http2Reset(err))
@@ -157,27 +164,27 @@ func (x *http2Exchange) run() {
 }
 
 // reset tells of a failure, unless it is our own giving up.
-func (x *http2Exchange) reset(r resetReason) {
+func (x *http2Exchange) reset(r Reset) {
 	if x.ctx.Err() == nil {
-		x.events.reset(r)
+		x.events.Reset(r)
 	}
 }
 
-func http2Reset(err error) resetReason {
+func http2Reset(err error) Reset {
 	if _, ok := errors.AsType[http2.StreamError](err); ok {
-		return resetReason{name: "remote_reset", flag: flagUpstreamRemoteReset, status: 503}
+		return Reset{name: "remote_reset", Flag: flags.UpstreamRemoteReset, Status: 503}
 	}
 	if _, ok := errors.AsType[http2.ConnectionError](err); ok {
-		return protocolError()
+		return ProtocolError()
 	}
-	return connectionTermination()
+	return ConnectionTermination()
 }
 
-func headersOf(from http.Header) *headerMap {
-	h := &headerMap{}
+func headersOf(from http.Header) *header.Map {
+	h := &header.Map{}
 	for name, values := range from {
 		for _, v := range values {
-			h.add(strings.ToLower(name), v)
+			h.Add(strings.ToLower(name), v)
 		}
 	}
 	return h
