@@ -1,13 +1,12 @@
-package schedule
+package explore
 
 import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
-
-	"github.com/callonce/callonce/hostsim"
 )
 
 // toy is a table of shared data with a few actors at work on it, small enough that every order of its steps can be played. It stands in
@@ -16,11 +15,14 @@ type toy struct {
 	cells  map[string]toyCell
 	cas    uint32
 	actors []*toyActor
-	did    *footprint
+	did    *Footprint
 	chance func() bool
 	// check is asked after each step.
 	check func() error
 }
+
+// insertOnly is the cas that no value ever has.
+const insertOnly = math.MaxUint32
 
 type toyCell struct {
 	value string
@@ -30,15 +32,15 @@ type toyCell struct {
 // toyActor runs a program; before each access it waits for its turn.
 type toyActor struct {
 	*toy
-	name    string
-	program func(*toyActor)
-	next    func() (string, bool)
-	stop    func()
-	waits   string // for what
-	asleep  bool   // until another wakes it
-	over    bool
-	log     []string
-	yield   func(string) bool
+	name     string
+	program  func(*toyActor)
+	next     func() (string, bool)
+	stop     func()
+	waits    string // for what
+	sleeping bool   // until another wakes it
+	over     bool
+	log      []string
+	yield    func(string) bool
 }
 
 func newToy(programs ...func(*toyActor)) *toy {
@@ -77,10 +79,10 @@ func (a *toyActor) turn(what string) {
 
 func (a *toyActor) get(key string) (string, uint32) {
 	a.turn("get " + key)
-	a.did.touch(Touch{keyTouch + key, false})
+	a.did.Touch(Touch{What: KeyTouch + key})
 	c, present := a.cells[key]
 	if !present {
-		c.cas = hostsim.InsertOnly
+		c.cas = insertOnly
 	}
 	return c.value, c.cas
 }
@@ -93,13 +95,13 @@ func (a *toyActor) set(key, value string, cas uint32) bool {
 	if ok {
 		a.put(key, value)
 	} else {
-		a.did.touch(Touch{keyTouch + key, false})
+		a.did.Touch(Touch{What: KeyTouch + key})
 	}
 	return ok
 }
 
 func (a *toyActor) put(key, value string) {
-	a.did.touch(Touch{keyTouch + key, true})
+	a.did.Touch(Touch{What: KeyTouch + key, Writes: true})
 	a.toy.cas++
 	a.cells[key] = toyCell{value, a.toy.cas}
 }
@@ -109,31 +111,31 @@ func (a *toyActor) note(format string, args ...any) {
 }
 
 // play plays one order.
-func (t *toy) play(x *explorer) error {
-	t.chance = func() bool { return x.Chance(2) }
+func (t *toy) play(x *Explorer) error {
+	t.chance = func() bool { return x.Chance() }
 	for _, a := range t.actors {
 		a.start()
 		defer a.stop()
 	}
 	for {
-		var options []Option
+		var options []Step
 		var who []*toyActor
 		for _, a := range t.actors {
-			if !a.over && !a.asleep {
-				options, who = append(options, Option{Name: a.name + ": " + a.waits, Actor: a.name}), append(who, a)
+			if !a.over && !a.sleeping {
+				options, who = append(options, Step{Actor: a.name, Name: a.name + ": " + a.waits}), append(who, a)
 			}
 		}
 		if len(options) == 0 {
-			x.stable(nil)
+			x.Ended()
 			return nil
 		}
 		n := x.Choose(options)
 		if n < 0 {
-			return &Failure{Err: errRedundant}
+			return ErrRedundant
 		}
-		t.did = &footprint{}
+		t.did = &Footprint{}
 		who[n].on()
-		x.took(t.did)
+		x.Took(t.did)
 		if t.check != nil {
 			if err := t.check(); err != nil {
 				return err
@@ -142,7 +144,7 @@ func (t *toy) play(x *explorer) error {
 	}
 }
 
-// state is everything that is left: what lies under the keys, whatever numbers it has, and what each actor saw.
+// state is Everything that is left: what lies under the keys, whatever numbers it has, and what each actor saw.
 func (t *toy) state() string {
 	var out []string
 	for key, c := range t.cells {
@@ -157,7 +159,7 @@ func (t *toy) state() string {
 
 // trace says which steps were taken and which of them came before which because it matters: the same for all orders of which one
 // stands for the others.
-func trace(x *explorer) string {
+func trace(x *Explorer) string {
 	run := make([]*event, len(x.path))
 	names := make([]string, len(run))
 	count := map[string]int{}

@@ -1,4 +1,4 @@
-package schedule
+package explore
 
 import "slices"
 
@@ -9,16 +9,17 @@ type Touch struct {
 	Writes bool
 }
 
-// footprint is what one step did, as far as other steps can tell.
-type footprint struct {
+// Footprint is what one step did, as far as other steps can tell.
+type Footprint struct {
 	touches []Touch
-	// everything says that the step depends on all others.
-	everything bool
-	// made and used are tokens: a step that uses one cannot come before the step that makes it.
-	made, used []string
+	// Everything says that the step depends on all others.
+	Everything bool
+	// Made and Used are tokens: a step that uses one cannot come before the step that makes it.
+	Made, Used []string
 }
 
-func (a *footprint) touch(t Touch) {
+// Touch adds to what the step did.
+func (a *Footprint) Touch(t Touch) {
 	for i, have := range a.touches {
 		if have.What == t.What {
 			a.touches[i].Writes = have.Writes || t.Writes
@@ -28,8 +29,8 @@ func (a *footprint) touch(t Touch) {
 	a.touches = append(a.touches, t)
 }
 
-func (a *footprint) conflicts(b *footprint) bool {
-	if a.everything || b.everything {
+func (a *Footprint) conflicts(b *Footprint) bool {
+	if a.Everything || b.Everything {
 		return true
 	}
 	for _, x := range a.touches {
@@ -42,13 +43,13 @@ func (a *footprint) conflicts(b *footprint) bool {
 	return false
 }
 
-func (a *footprint) equal(b *footprint) bool {
-	return a.everything == b.everything && slices.Equal(a.touches, b.touches) && slices.Equal(a.made, b.made) && slices.Equal(a.used, b.used)
+func (a *Footprint) equal(b *Footprint) bool {
+	return a.Everything == b.Everything && slices.Equal(a.touches, b.touches) && slices.Equal(a.Made, b.Made) && slices.Equal(a.Used, b.Used)
 }
 
 // event is a step that was taken.
 type event struct {
-	footprint
+	Footprint
 	actor, name string
 	// struck are the outcomes of the chances that the step took, in order.
 	struck []bool
@@ -58,7 +59,7 @@ type event struct {
 
 // before says that a, which came first, did so because it had to, or makes a difference to b.
 func (a *event) before(b *event) bool {
-	return a.actor == b.actor || slices.Contains(b.after, a) || a.conflicts(&b.footprint)
+	return a.actor == b.actor || slices.Contains(b.after, a) || a.conflicts(&b.Footprint)
 }
 
 // set is a set of places in a run.

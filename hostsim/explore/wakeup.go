@@ -1,4 +1,4 @@
-package schedule
+package explore
 
 import (
 	"slices"
@@ -12,25 +12,25 @@ type wakeup struct {
 	struck []bool
 	// did is what the step did when it was seen. Where late is set it was seen after something that it depends on and that it
 	// shall now come before: what it will do then is not known, but for the key that it accesses first.
-	did  *footprint
+	did  *Footprint
 	late bool
 	then []*wakeup
 }
 
-// keyTouch begins the name of a touch of a key of shared data, which a worker's step has one of at most, known in advance.
-const keyTouch = "key "
+// KeyTouch begins the name of a touch of a key of a store. A step has one of those at most, and it is known before the step is taken.
+const KeyTouch = "key "
 
 // dependent says that a planned step and what another did may depend on each other. A late step may touch whatever a step may, except
 // that of keys it touches its own alone.
-func (p *wakeup) dependent(b *footprint) bool {
+func (p *wakeup) dependent(b *Footprint) bool {
 	if !p.late {
 		return p.did.conflicts(b)
 	}
-	if p.did.everything || b.everything || len(b.made)+len(b.used) > 0 {
+	if p.did.Everything || b.Everything || len(b.Made)+len(b.Used) > 0 {
 		return true
 	}
 	for _, t := range b.touches {
-		if !strings.HasPrefix(t.What, keyTouch) {
+		if !strings.HasPrefix(t.What, KeyTouch) {
 			return true
 		}
 		if slices.ContainsFunc(p.did.touches, func(own Touch) bool { return own.What == t.What }) {
