@@ -98,7 +98,7 @@ func newStream(w *worker, info streamInfo, c client, releaseRequest func(int)) *
 }
 
 // localReply answers in place of the upstream. It passes the response callbacks if the response has not begun; if only its headers
-// are held it replaces them past the module; and if they have gone out all that is left is to cut.
+// are buffered it replaces them past the module; and if they have gone out all that is left is to cut.
 func (s *stream) localReply(r localReply) {
 	if s.done {
 		if s.logging {
@@ -162,7 +162,7 @@ func (s *stream) refuse(r localReply) {
 	s.localReply(r)
 }
 
-// bufferLimit is how much may be held of either body.
+// bufferLimit is how much may be buffered of either body.
 func (s *stream) bufferLimit() int {
 	if s.info.protocol == "HTTP/2" {
 		return s.host().config.BufferLimitHTTP2

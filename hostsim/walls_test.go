@@ -35,6 +35,23 @@ func TestKnowsNoFilter(t *testing.T) {
 	}
 }
 
+// The explorer explores whatever has steps: it knows no host.
+func TestExplorerKnowsNoHost(t *testing.T) {
+	files, err := filepath.Glob("explore/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), `"`+module) {
+			t.Errorf("%s imports something of this project", file)
+		}
+	}
+}
+
 // words are those of a source that hostsim must not know.
 func words(text string) (found []string) {
 	text = strings.ReplaceAll(strings.ToLower(text), strings.ToLower(module)+"hostsim", "")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -190,6 +191,32 @@ func TestStepsThatVanish(t *testing.T) {
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), `step "b" could be taken before "a", and not after it`) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// A step that has another name than before is another step, though it touches the same.
+func TestStepsThatDiffer(t *testing.T) {
+	x, n := &Explorer{}, 0
+	_, err := x.Every(10, func() error {
+		n++
+		left := []string{"a", "b", "c"}
+		for len(left) > 0 {
+			var options []Step
+			for _, actor := range left {
+				options = append(options, Step{Actor: actor, Name: fmt.Sprint(actor, n)})
+			}
+			at := x.Choose(options)
+			if at < 0 {
+				return ErrRedundant
+			}
+			left = slices.Delete(left, at, at+1)
+			x.Took(&Footprint{Everything: true})
+		}
+		x.Ended()
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), `a run cannot be repeated: step 1 was "a1", and is "a2"`) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -306,7 +306,7 @@ func start(ctx context.Context, c hostsim.Config, plugin string, stderr io.Write
 
 var errStopped = errors.New("stopped before the filter had started")
 
-// newHost gives up when ctx ends, though what compiles goes on until it is done.
+// newHost returns when ctx ends, though what compiles goes on until it is done.
 func newHost(ctx context.Context, c hostsim.Config) (h *hostsim.Host, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -130,3 +130,50 @@ func FuzzRequestHead(f *testing.F) {
 		}
 	})
 }
+
+// What a chunk's size may look like, and what may follow a chunk: "" is malformed, else what is read.
+func TestChunks(t *testing.T) {
+	for raw, want := range map[string]string{
+		"5\r\nhello\r\n0\r\n": "hello", "05;a=b\r\nhello\r\n0\r\n": "hello", "5 ;a\r\nhello\r\n0\r\n": "hello", "2\r\nhe\r\n3\r\nllo\r\n0\r\n": "hello",
+		"+5\r\nhello\r\n0\r\n": "", "-5\r\nhello\r\n0\r\n": "", "0x5\r\nhello\r\n0\r\n": "", " 5\r\nhello\r\n0\r\n": "", "5\nhello\r\n0\r\n": "",
+		"5\r\nhelloXX0\r\n": "", "5\r\nhello\n0\r\n": "", "g\r\n": "", "\r\n": "", "10000000000000000\r\nx": "", "5;\r\r\nhello\r\n0\r\n": "",
+	} {
+		got, err := io.ReadAll(&ChunkReader{R: bufio.NewReader(strings.NewReader(raw))})
+		if malformed := errors.Is(err, ErrMalformed); malformed != (want == "") || !malformed && (err != nil || string(got) != want) {
+			t.Errorf("%q: got %q, %v; want %q", raw, got, err, want)
+		}
+	}
+}
+
+// Which requests are let through, and how the others are answered; the scenarios of hostsim show the same on an Envoy.
+func TestReadRequestHead(t *testing.T) {
+	for raw, want := range map[string]int{
+		"GET / HTTP/1.1\r\nhost: h\r\n\r\n":                                                         0,
+		"GET / HTTP/1.1\nhost: h\n\n":                                                               0,
+		"POST /a HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n":                                  0,
+		"POST /a HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n":                         0,
+		"GET http://h/ HTTP/1.1\r\n\r\n":                                                            0,
+		"POST /a HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n":    400,
+		"POST /a HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\n":             400,
+		"POST /a HTTP/1.1\r\nhost: h\r\ncontent-length: +5\r\n\r\n":                                 400,
+		"POST /a HTTP/1.1\r\nhost: h\r\ntransfer-encoding: gzip\r\n\r\n":                            501,
+		"POST /a HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\ntransfer-encoding: x\r\n\r\n": 501,
+		"GET / HTTP/1.0\r\nhost: h\r\n\r\n":                                                         426,
+		"GET /\r\n\r\n":                                                                             426,
+		"FETCH / HTTP/1.1\r\nhost: h\r\n\r\n":                                                       400,
+		"GET / HTTP/1.1\r\n\r\n":                                                                    400,
+		"GET /#a HTTP/1.1\r\nhost: h\r\n\r\n":                                                       400,
+		"GET / HTTP/1.1\r\nhost: h\r\nconnection: host\r\n\r\n":                                     400,
+		"GET / HTTP/1.1\r\nhost: h\r\nx y: z\r\n\r\n":                                               400,
+		"GET / HTTP/1.1\r\nhost: h\r\n" + strings.Repeat("x: y\r\n", maxFields) + "\r\n":            431,
+	} {
+		head, refused := ReadRequestHead([]byte(raw))
+		status := 0
+		if refused != nil {
+			status = refused.Status
+		}
+		if status != want || (head == nil) != (refused != nil) {
+			t.Errorf("%q: got %d (%v), want %d", raw[:min(len(raw), 80)], status, refused, want)
+		}
+	}
+}

@@ -19,7 +19,7 @@ type Exchange interface {
 	SendTrailers(t *header.Map)
 	// Give says that so many bytes of the response need no memory any more.
 	Give(n int)
-	// Cancel gives the exchange up. No event follows.
+	// Cancel ends the exchange. No event follows.
 	Cancel()
 }
 

@@ -86,7 +86,7 @@ func (x *exchange) signal() {
 	}
 }
 
-// Cancel gives the exchange up; a connection that carried it is closed. No event follows.
+// Cancel ends the exchange; a connection that carried it is closed. No event follows.
 func (x *exchange) Cancel() {
 	c, chunks, was := x.finish()
 	if was {

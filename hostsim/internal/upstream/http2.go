@@ -85,12 +85,12 @@ type http2Exchange struct {
 	head   *header.Map
 	body   []byte
 	ctx    context.Context
-	giveUp context.CancelFunc
+	stop   context.CancelFunc
 }
 
 func (p *HTTP2Pool) Dial(h *header.Map, end bool, events Events) Exchange {
 	x := &http2Exchange{pool: p, events: events, head: h}
-	x.ctx, x.giveUp = context.WithCancel(context.Background())
+	x.ctx, x.stop = context.WithCancel(context.Background())
 	if end {
 		go x.run()
 	}
@@ -109,10 +109,10 @@ func (x *http2Exchange) Send(b []byte, end bool, sent func()) {
 func (x *http2Exchange) SendTrailers(*header.Map) { go x.run() }
 
 func (x *http2Exchange) Give(int) {}
-func (x *http2Exchange) Cancel()  { x.giveUp() }
+func (x *http2Exchange) Cancel()  { x.stop() }
 
 func (x *http2Exchange) run() {
-	defer x.giveUp()
+	defer x.stop()
 	conn, err := x.pool.connect(x.ctx)
 	if err != nil {
 		x.reset(connectionFailure(err))
@@ -163,7 +163,7 @@ func (x *http2Exchange) run() {
 	}
 }
 
-// reset tells of a failure, unless it is our own giving up.
+// reset tells of a failure, unless it is our own cancellation.
 func (x *http2Exchange) reset(r Reset) {
 	if x.ctx.Err() == nil {
 		x.events.Reset(r)

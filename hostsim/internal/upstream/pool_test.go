@@ -130,7 +130,10 @@ func TestSlowWritersConnectionIsKept(t *testing.T) {
 		}
 		<-ended // though the writer has not returned
 		close(slow.release)
-		for {
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			if time.Now().After(deadline) {
+				t.Fatalf("written with %v: the connection is neither idle nor closed", failure)
+			}
 			p.mu.Lock()
 			idle, open := len(p.idle), len(p.conns)
 			p.mu.Unlock()
