@@ -10,7 +10,7 @@ help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(DIST)/callonce.wasm $(DIST)/hostsim ## Build dist/callonce.wasm and dist/hostsim
+build: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim ## Build dist/callonce.wasm, dist/callonce and dist/hostsim
 
 .PHONY: run
 run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a payments server), and print what to try
@@ -45,13 +45,19 @@ bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=led
 clean: ## Remove what was built
 	rm -rf $(DIST)
 
-# Go itself knows what is up to date, so both are always asked for.
-.PHONY: $(DIST)/callonce.wasm $(DIST)/hostsim
+# Go itself knows what is up to date, so all are always asked for.
+.PHONY: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim
 $(DIST)/callonce.wasm:
 	@mkdir -p $(DIST)
 	@echo "building $@"
 	@GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildmode=c-shared -ldflags="-s -w" -o $@ ./plugin
 	@echo "built $@, $$(wc -c < $@ | tr -d ' ') bytes"
+
+$(DIST)/callonce:
+	@mkdir -p $(DIST)
+	@echo "building $@"
+	@$(GO) build -trimpath -o $@ ./plugin/cmd/callonce
+	@echo "built $@"
 
 $(DIST)/hostsim:
 	@mkdir -p $(DIST)

@@ -54,8 +54,8 @@ var (
 	buildFaulty = sync.OnceValues(func() (string, error) { return goBuildPlugin("faulty.wasm", "-tags=faults") })
 	// The same with a table of a handful of buckets (plugin/internal/abi/layout_small.go).
 	buildSmall   = sync.OnceValues(func() (string, error) { return goBuildPlugin("small.wasm", "-tags=smalltable") })
-	buildHostsim = sync.OnceValues(func() (string, error) {
-		return goBuild("hostsim", ".", "./hostsim/cmd/hostsim", nil)
+	buildCommand = sync.OnceValues(func() (string, error) {
+		return goBuild("callonce", ".", "./plugin/cmd/callonce", nil)
 	})
 	// The official conformance server, at the version of the SDK in go.mod.
 	buildEverything = sync.OnceValues(func() (string, error) {

@@ -27,7 +27,7 @@ var proxies = []struct {
 	}},
 }
 
-// startHostsim runs hostsim serve, with a configuration of its own if one is given.
+// startHostsim runs callonce serve, with a configuration of its own if one is given.
 func startHostsim(t *testing.T, opts hostsimcmd.Options, config ...string) *hostsimcmd.Hostsim {
 	t.Helper()
 	if len(config) > 0 {
@@ -36,7 +36,7 @@ func startHostsim(t *testing.T, opts hostsimcmd.Options, config ...string) *host
 			t.Fatal(err)
 		}
 	}
-	opts.Binary, opts.Plugin = must(t, buildHostsim), must(t, buildPlugin)
+	opts.Binary, opts.Plugin = must(t, buildCommand), must(t, buildPlugin)
 	proxy, err := hostsimcmd.Start(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)

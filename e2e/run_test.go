@@ -59,7 +59,7 @@ func TestRunPrintsWhatWorks(t *testing.T) {
 // startRun runs it with an environment of its own, and returns when it has printed what to try.
 func startRun(t *testing.T, env []string, flags ...string) *child.Process {
 	t.Helper()
-	cmd := exec.Command(must(t, buildRun), append([]string{"-hostsim", must(t, buildHostsim), "-plugin", must(t, buildPlugin)}, flags...)...)
+	cmd := exec.Command(must(t, buildRun), append([]string{"-callonce", must(t, buildCommand), "-plugin", must(t, buildPlugin)}, flags...)...)
 	cmd.Env = append(os.Environ(), env...)
 	run, err := child.Start("run", cmd, nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func TestRunNamesTheVariable(t *testing.T) {
 		"127.0.0.1:8080":            `UPSTREAM: want http://HOST:PORT or https://HOST, such as http://127.0.0.1:8080`,
 		"localhost:8080":            `UPSTREAM: want http://HOST:PORT or https://HOST`,
 	} {
-		cmd := exec.CommandContext(t.Context(), must(t, buildRun), "-hostsim", must(t, buildHostsim), "-plugin", must(t, buildPlugin))
+		cmd := exec.CommandContext(t.Context(), must(t, buildRun), "-callonce", must(t, buildCommand), "-plugin", must(t, buildPlugin))
 		cmd.Env = append(os.Environ(), "UPSTREAM="+upstream)
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {
@@ -128,13 +128,13 @@ func TestRunNamesTheVariable(t *testing.T) {
 	}
 }
 
-// What is wrong with a configuration is told once, by whoever of make, run, hostsim and its VMs says it.
+// What is wrong with a configuration is told once, by whoever of make, run, callonce serve and its VMs says it.
 func TestRunTellsAMistakeOnce(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(config, []byte(`{"policies":{"p":{"anonymous":"yes"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), must(t, buildRun), "-hostsim", must(t, buildHostsim), "-plugin", must(t, buildPlugin), "-config", config)
+	cmd := exec.CommandContext(t.Context(), must(t, buildRun), "-callonce", must(t, buildCommand), "-plugin", must(t, buildPlugin), "-config", config)
 	out, err := cmd.CombinedOutput()
 	if err == nil || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("want status 1, got %v", err)
@@ -144,16 +144,16 @@ func TestRunTellsAMistakeOnce(t *testing.T) {
 	}
 }
 
-// A stop waits for open streams, a second one for nothing: with run, and with hostsim itself.
+// A stop waits for open streams, a second one for nothing: with run, and with callonce serve itself.
 func TestASecondStopEndsAtOnce(t *testing.T) {
 	for name, command := range map[string]func(upstream string) *exec.Cmd{
 		"run": func(upstream string) *exec.Cmd {
-			cmd := exec.Command(must(t, buildRun), "-hostsim", must(t, buildHostsim), "-plugin", must(t, buildPlugin), "-listen", "127.0.0.1:0")
+			cmd := exec.Command(must(t, buildRun), "-callonce", must(t, buildCommand), "-plugin", must(t, buildPlugin), "-listen", "127.0.0.1:0")
 			cmd.Env = append(os.Environ(), "UPSTREAM="+upstream)
 			return cmd
 		},
-		"hostsim": func(upstream string) *exec.Cmd {
-			return exec.Command(must(t, buildHostsim), "serve", "--plugin", must(t, buildPlugin), "--upstream", upstream)
+		"callonce": func(upstream string) *exec.Cmd {
+			return exec.Command(must(t, buildCommand), "serve", "--plugin", must(t, buildPlugin), "--upstream", upstream)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // A configuration with ten mistakes gets ten messages, each at its place, and the same
-// from Envoy's log, from hostsim check, and from hostsim check with the filter itself.
+// from Envoy's log, from callonce check, and from callonce check with the filter itself.
 func TestTenMistakes(t *testing.T) {
 	const config = `{"store":{"kind":"etcd"},"policies":{
 		"p":{"sever":"x","anonymous":"yes","keys":["Idempotency-Key"],"ttl":"5 minutes","limits":{"entries":0},"tools":[{"guard":"sometimes"}]},
@@ -29,7 +29,7 @@ func TestTenMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func(more ...string) []string {
-		cmd := exec.CommandContext(t.Context(), must(t, buildHostsim), append([]string{"check", "--config", file}, more...)...)
+		cmd := exec.CommandContext(t.Context(), must(t, buildCommand), append([]string{"check", "--config", file}, more...)...)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 1 {
@@ -47,7 +47,7 @@ func TestTenMistakes(t *testing.T) {
 		t.Errorf("want ten messages, got %d: %q", len(told), told)
 	}
 	if asked := check("--plugin", must(t, buildPlugin)); !slices.Equal(asked, told) {
-		t.Errorf("hostsim check --plugin: want\n%q, got\n%q", told, asked)
+		t.Errorf("callonce check --plugin: want\n%q, got\n%q", told, asked)
 	}
 	e, err := envoytest.Start(envoytest.Options{Plugin: must(t, buildPlugin), Upstream: "http://127.0.0.1:1", Config: config})
 	if err == nil {
@@ -73,7 +73,7 @@ func mistakes(text string) (found []string) {
 	return found
 }
 
-// hostsim serve stands in for what Envoy would tell the filter of the route and of the
+// callonce serve stands in for what Envoy would tell the filter of the route and of the
 // caller, and speaks HTTP/2 in clear.
 func TestServeFlags(t *testing.T) {
 	const config = `{"policies":{

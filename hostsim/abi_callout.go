@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // HTTP callouts.
@@ -19,7 +22,7 @@ type callout struct {
 	vm      *vm
 	root    *guestContext
 	token   uint32
-	x       outgoing
+	x       upstream.Exchange
 	stop    func()
 	answer  calloutAnswer
 	started bool
@@ -28,7 +31,7 @@ type callout struct {
 }
 
 type calloutAnswer struct {
-	headers, trailers *headerMap
+	headers, trailers *header.Map
 	body              []byte
 	reset             bool
 }
@@ -46,9 +49,9 @@ func (h *Host) openClusters() error {
 		}
 		switch u.Scheme {
 		case "http", "https":
-			h.clusters[name] = newUpstreamPool(u, calloutDialTimeout, maxCalloutBody)
+			h.clusters[name] = upstream.NewPool(u, calloutDialTimeout, maxCalloutBody, false)
 		case "h2c":
-			h.clusters[name] = newHTTP2Pool(u, calloutDialTimeout)
+			h.clusters[name] = upstream.NewHTTP2Pool(u, calloutDialTimeout, maxCalloutBody)
 		default:
 			return fmt.Errorf("cluster %q: want http://HOST:PORT, https://HOST:PORT, or h2c://HOST:PORT for HTTP/2, found %q", name, raw)
 		}
@@ -64,13 +67,13 @@ func (h *Host) openClusters() error {
 
 // cluster is where callouts go.
 type cluster interface {
-	dialer
-	close()
+	upstream.Dialer
+	Close()
 }
 
 type directCluster struct{ directDialer }
 
-func (directCluster) close() {}
+func (directCluster) Close() {}
 
 const calloutDialTimeout = 5 * time.Second
 
@@ -89,18 +92,18 @@ func httpCall(v *vm, s []uint64, _ *Call) Status {
 	if pool == nil {
 		return StatusBadArgument
 	}
-	h := &headerMap{}
+	h := &header.Map{}
 	for _, l := range parsePairs(pairs) {
 		if l.Name == "host" {
 			l.Name = ":authority"
 		}
-		h.add(l.Name, l.Value)
+		h.Add(l.Name, l.Value)
 	}
-	if !h.has(":path") || !h.has(":method") || !h.has(":authority") {
+	if !h.Has(":path") || !h.Has(":method") || !h.Has(":authority") {
 		return StatusBadArgument
 	}
 	if len(body) > 0 {
-		h.set("content-length", strconv.Itoa(len(body)))
+		h.Set("content-length", strconv.Itoa(len(body)))
 	}
 	v.nextCall += calloutIDStep
 	c := &callout{vm: v, root: v.acting().root, token: v.nextCall, sentAt: v.host.clock.Mono()}
@@ -110,7 +113,7 @@ func httpCall(v *vm, s []uint64, _ *Call) Status {
 	return StatusOK
 }
 
-func (c *callout) begin(pool cluster, h *headerMap, body []byte, trailers []Header, timeout time.Duration) {
+func (c *callout) begin(pool cluster, h *header.Map, body []byte, trailers []Header, timeout time.Duration) {
 	post := func(f func()) {
 		c.vm.loop.post("callout", func() {
 			if !c.over {
@@ -119,19 +122,19 @@ func (c *callout) begin(pool cluster, h *headerMap, body []byte, trailers []Head
 		})
 	}
 	end := len(body) == 0 && len(trailers) == 0
-	c.x = pool.dial(h, end, exchangeEvents{
-		headers: func(h *headerMap, end bool) {
+	c.x = pool.Dial(h, end, upstream.Events{
+		Headers: func(h *header.Map, end bool) {
 			post(func() {
-				h.set("x-envoy-upstream-service-time", strconv.FormatInt((c.vm.host.clock.Mono()-c.sentAt).Milliseconds(), 10))
+				h.Set("x-envoy-upstream-service-time", strconv.FormatInt((c.vm.host.clock.Mono()-c.sentAt).Milliseconds(), 10))
 				c.answer.headers, c.started = h, true
 				if end {
 					c.deliver()
 				}
 			})
 		},
-		data: func(b []byte, end bool) {
+		Data: func(b []byte, end bool) {
 			post(func() {
-				c.x.give(len(b))
+				c.x.Give(len(b))
 				if c.answer.body = append(c.answer.body, b...); len(c.answer.body) > maxCalloutBody {
 					c.answer = calloutAnswer{reset: true}
 					end = true
@@ -141,14 +144,14 @@ func (c *callout) begin(pool cluster, h *headerMap, body []byte, trailers []Head
 				}
 			})
 		},
-		trailers: func(t *headerMap) { post(func() { c.answer.trailers = t; c.deliver() }) },
-		reset:    func(r resetReason) { post(func() { c.failed(r) }) },
+		Trailers: func(t *header.Map) { post(func() { c.answer.trailers = t; c.deliver() }) },
+		Reset:    func(r upstream.Reset) { post(func() { c.failed(r) }) },
 	})
 	if !end {
-		c.x.send(slices.Clone(body), len(trailers) == 0, func() {})
+		c.x.Send(slices.Clone(body), len(trailers) == 0, func() {})
 	}
 	if len(trailers) > 0 {
-		c.x.sendTrailers(&headerMap{lines: trailers})
+		c.x.SendTrailers(&header.Map{Lines: trailers})
 	}
 	if timeout > 0 {
 		c.stop = c.vm.host.clock.AfterFunc(timeout, func() {
@@ -158,19 +161,19 @@ func (c *callout) begin(pool cluster, h *headerMap, body []byte, trailers []Head
 }
 
 // failed makes the answer that Envoy's own client makes: a 503 as long as nothing has come, nothing at all afterwards.
-func (c *callout) failed(r resetReason) {
+func (c *callout) failed(r upstream.Reset) {
 	if c.started {
 		c.answer = calloutAnswer{reset: true}
 		c.deliver()
 		return
 	}
-	c.local(r.status, r.text())
+	c.local(r.Status, r.Text())
 }
 
 func (c *callout) local(status int, body string) {
-	c.x.cancel()
+	c.x.Cancel()
 	c.answer = calloutAnswer{
-		headers: &headerMap{lines: []Header{{":status", strconv.Itoa(status)}, {"content-length", strconv.Itoa(len(body))}, {"content-type", "text/plain"}}},
+		headers: &header.Map{Lines: []Header{{Name: ":status", Value: strconv.Itoa(status)}, {Name: "content-length", Value: strconv.Itoa(len(body))}, {Name: "content-type", Value: "text/plain"}}},
 		body:    []byte(body),
 	}
 	c.deliver()
@@ -185,7 +188,7 @@ func (c *callout) deliver() {
 	}
 	c.root.answer = &c.answer
 	v.call(c.root, "proxy_on_http_call_response", v.calls.httpCallResponse, uint64(c.root.id), uint64(c.token),
-		uint64(headerCount(c.answer.headers)), uint64(len(c.answer.body)), uint64(headerCount(c.answer.trailers)))
+		uint64(header.Count(c.answer.headers)), uint64(len(c.answer.body)), uint64(header.Count(c.answer.trailers)))
 	if c.answer.reset {
 		c.root.status = 0
 	}
@@ -199,5 +202,5 @@ func (c *callout) cancel() {
 	if c.stop != nil {
 		c.stop()
 	}
-	c.x.cancel()
+	c.x.Cancel()
 }

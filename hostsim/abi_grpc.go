@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
 )
 
 // Unary gRPC callouts. Streams link and say that they are not there, and so no token of one is ever given out.
@@ -67,19 +69,19 @@ func grpcUnary(v *vm, s []uint64, _ *Call) Status {
 		authority = service.cluster
 	}
 	timeout := time.Duration(word(s, 10)) * time.Millisecond
-	h := &headerMap{lines: []Header{{":method", "POST"}, {":scheme", "http"}, {":authority", authority},
-		{":path", "/" + string(args[1]) + "/" + string(args[2])}, {"te", "trailers"}, {"grpc-timeout", grpcTimeout(timeout)},
-		{"content-type", "application/grpc"}}}
+	h := &header.Map{Lines: []Header{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: authority},
+		{Name: ":path", Value: "/" + string(args[1]) + "/" + string(args[2])}, {Name: "te", Value: "trailers"}, {Name: "grpc-timeout", Value: grpcTimeout(timeout)},
+		{Name: "content-type", Value: "application/grpc"}}}
 	for _, l := range append(service.metadata, parsePairs(args[3])...) {
 		l.Name = lower([]byte(l.Name))
 		if strings.HasSuffix(l.Name, "-bin") {
 			l.Value = base64.StdEncoding.EncodeToString([]byte(l.Value))
 		}
-		h.add(l.Name, l.Value)
+		h.Add(l.Name, l.Value)
 	}
-	h.add("x-envoy-internal", "true")
+	h.Add("x-envoy-internal", "true")
 	if timeout > 0 {
-		h.add("x-envoy-expected-rq-timeout-ms", strings.TrimSuffix(grpcMillis(timeout), "m"))
+		h.Add("x-envoy-expected-rq-timeout-ms", strings.TrimSuffix(grpcMillis(timeout), "m"))
 	}
 	v.nextGrpc += calloutIDStep
 	c := &grpcCall{vm: v, root: v.acting().root, token: v.nextGrpc | tokenGrpcCall}

@@ -1,5 +1,7 @@
 package hostsim
 
+import "github.com/callonce/callonce/hostsim/internal/header"
+
 // The maps of the ABI.
 const (
 	mapRequestHeaders uint32 = iota
@@ -26,7 +28,7 @@ var headerFuncs = []hostFunc{
 
 // readable is the map that the module may read at this moment, or nil. Headers that have gone on their way are out of reach, until
 // the stream's end, when all can be read once more.
-func (c *guestContext) readable(kind uint32) *headerMap {
+func (c *guestContext) readable(kind uint32) *header.Map {
 	switch kind {
 	case mapCalloutHeaders:
 		if a := c.root.answer; a != nil {
@@ -54,7 +56,7 @@ func (c *guestContext) readable(kind uint32) *headerMap {
 			m = s.response.trailers
 		}
 		if m == nil && kind != mapRequestTrailers {
-			return &headerMap{} // in the end there is a map, if an empty one
+			return &header.Map{} // in the end there is a map, if an empty one
 		}
 		return m
 	}
@@ -62,7 +64,7 @@ func (c *guestContext) readable(kind uint32) *headerMap {
 }
 
 // writable is the map that the module may change at this moment, or nil.
-func (c *guestContext) writable(kind uint32) *headerMap {
+func (c *guestContext) writable(kind uint32) *header.Map {
 	s := c.stream
 	if s == nil {
 		return nil
@@ -92,7 +94,7 @@ func getHeaderValue(v *vm, s []uint64, _ *Call) Status {
 	if m == nil {
 		return StatusBadArgument
 	}
-	value, ok := m.get(lower(key))
+	value, ok := m.Get(lower(key))
 	if !ok {
 		return StatusNotFound
 	}
@@ -100,7 +102,7 @@ func getHeaderValue(v *vm, s []uint64, _ *Call) Status {
 }
 
 // edit runs f on a map that may be changed, with a key and a value read from the arguments 1 to 4.
-func (v *vm) edit(s []uint64, f func(m *headerMap, key, value string)) Status {
+func (v *vm) edit(s []uint64, f func(m *header.Map, key, value string)) Status {
 	if word(s, 0) >= mapCount {
 		return StatusBadArgument
 	}
@@ -117,8 +119,8 @@ func (v *vm) edit(s []uint64, f func(m *headerMap, key, value string)) Status {
 	return StatusOK
 }
 
-func addHeaderValue(v *vm, s []uint64, _ *Call) Status     { return v.edit(s, (*headerMap).add) }
-func replaceHeaderValue(v *vm, s []uint64, _ *Call) Status { return v.edit(s, (*headerMap).set) }
+func addHeaderValue(v *vm, s []uint64, _ *Call) Status     { return v.edit(s, (*header.Map).Add) }
+func replaceHeaderValue(v *vm, s []uint64, _ *Call) Status { return v.edit(s, (*header.Map).Set) }
 
 func removeHeaderValue(v *vm, s []uint64, _ *Call) Status {
 	if word(s, 0) >= mapCount {
@@ -132,7 +134,7 @@ func removeHeaderValue(v *vm, s []uint64, _ *Call) Status {
 	if m == nil {
 		return StatusBadArgument
 	}
-	m.remove(lower(key))
+	m.Remove(lower(key))
 	return StatusOK
 }
 
@@ -142,10 +144,10 @@ func getHeaderPairs(v *vm, s []uint64, _ *Call) Status {
 		return StatusBadArgument
 	}
 	m := v.acting().readable(word(s, 0))
-	if headerCount(m) == 0 {
+	if header.Count(m) == 0 {
 		return v.give(nil, word(s, 1), word(s, 2))
 	}
-	return v.give(formatPairs(m.lines), word(s, 1), word(s, 2))
+	return v.give(formatPairs(m.Lines), word(s, 1), word(s, 2))
 }
 
 func setHeaderPairs(v *vm, s []uint64, _ *Call) Status {
@@ -160,9 +162,9 @@ func setHeaderPairs(v *vm, s []uint64, _ *Call) Status {
 	if m == nil {
 		return StatusBadArgument
 	}
-	m.lines = nil
+	m.Lines = nil
 	for _, h := range parsePairs(b) {
-		m.add(h.Name, h.Value)
+		m.Add(h.Name, h.Value)
 	}
 	return StatusOK
 }
@@ -175,7 +177,7 @@ func getHeaderSize(v *vm, s []uint64, _ *Call) Status {
 	if m == nil {
 		return StatusBadArgument
 	}
-	if !v.mem.WriteUint32Le(word(s, 1), uint32(m.bytes())) {
+	if !v.mem.WriteUint32Le(word(s, 1), uint32(m.Bytes())) {
 		return StatusInvalidMemory
 	}
 	return StatusOK

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
 )
 
 // httpClient is the downstream side of a stream: the loop queues what to write, the handler's goroutine writes it.
@@ -51,8 +53,8 @@ func (c *httpClient) push(f func(*httpWriter)) {
 	}
 }
 
-func (c *httpClient) headers(h *headerMap, end, keep bool) {
-	lines := slices.Clone(h.lines)
+func (c *httpClient) headers(h *header.Map, end, keep bool) {
+	lines := slices.Clone(h.Lines)
 	c.push(func(w *httpWriter) { w.headers(lines, end, keep) })
 }
 
@@ -66,8 +68,8 @@ func (c *httpClient) send(b []byte, end bool, sent func()) {
 	})
 }
 
-func (c *httpClient) trailers(t *headerMap) {
-	lines := slices.Clone(t.lines)
+func (c *httpClient) trailers(t *header.Map) {
+	lines := slices.Clone(t.Lines)
 	c.push(func(w *httpWriter) {
 		if w.err == nil {
 			for _, l := range lines {

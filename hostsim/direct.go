@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // Request is a request that is played without any connection: see [Host.Play].
@@ -33,7 +36,7 @@ type Reply struct {
 }
 
 // Header returns the value of the first line of that name, which must be in lower case.
-func (r Reply) Header(name string) string { return (&headerMap{lines: r.Headers}).value(name) }
+func (r Reply) Header(name string) string { return (&header.Map{Lines: r.Headers}).Value(name) }
 
 // Stream is a request that is being played.
 type Stream struct {
@@ -53,15 +56,15 @@ func (h *Host) Play(worker int, r Request) (*Stream, error) {
 	n := playedRequests.Add(1)
 	w := h.workers[worker]
 	p := &Stream{w: w, client: &directClient{}}
-	head := &headerMap{lines: []Header{{":authority", r.Authority}, {":path", r.Path}, {":method", r.Method}, {":scheme", "http"}}}
+	head := &header.Map{Lines: []Header{{Name: ":authority", Value: r.Authority}, {Name: ":path", Value: r.Path}, {Name: ":method", Value: r.Method}, {Name: ":scheme", Value: "http"}}}
 	for _, l := range r.Headers {
-		head.add(l.Name, l.Value)
+		head.Add(l.Name, l.Value)
 	}
 	if r.Body != nil {
-		head.set("content-length", strconv.Itoa(len(r.Body)))
+		head.Set("content-length", strconv.Itoa(len(r.Body)))
 	}
-	if !head.has("x-request-id") {
-		head.add("x-request-id", fmt.Sprint("played-", n))
+	if !head.Has("x-request-id") {
+		head.Add("x-request-id", fmt.Sprint("played-", n))
 	}
 	posted := w.loop.post("request headers", func() {
 		info := streamInfo{method: r.Method, path: r.Path, protocol: "HTTP/1.1", remote: "127.0.0.1:1", local: "127.0.0.1:2", connection: n, time: h.clock.Now()}
@@ -95,8 +98,8 @@ type directClient struct {
 	whole bool
 }
 
-func (c *directClient) headers(h *headerMap, end, _ bool) {
-	c.head, c.whole = slices.Clone(h.lines), end
+func (c *directClient) headers(h *header.Map, end, _ bool) {
+	c.head, c.whole = slices.Clone(h.Lines), end
 }
 
 func (c *directClient) send(b []byte, end bool, sent func()) {
@@ -104,19 +107,19 @@ func (c *directClient) send(b []byte, end bool, sent func()) {
 	sent()
 }
 
-func (c *directClient) trailers(*headerMap) { c.whole = true }
-func (c *directClient) reset()              {}
+func (c *directClient) trailers(*header.Map) { c.whole = true }
+func (c *directClient) reset()               {}
 
 type directDialer struct{ server func(*Arrival) }
 
-func (directDialer) target() string { return "127.0.0.1:3" }
+func (directDialer) Target() string { return "127.0.0.1:3" }
 
-func (d directDialer) dial(h *headerMap, end bool, events exchangeEvents) outgoing {
-	a := &Arrival{Headers: slices.Clone(h.lines), events: events, server: d.server}
+func (d directDialer) Dial(h *header.Map, end bool, events upstream.Events) upstream.Exchange {
+	a := &Arrival{Headers: slices.Clone(h.Lines), events: events, server: d.server}
 	if end {
 		a.arrived()
 	}
-	return a
+	return arrivalExchange{a}
 }
 
 // Arrival is a request that has reached the server.
@@ -124,13 +127,13 @@ type Arrival struct {
 	Headers []Header
 	Body    []byte
 
-	events exchangeEvents
+	events upstream.Events
 	server func(*Arrival)
 	gone   atomic.Bool
 }
 
 // Header returns the value of the first line of that name, which must be in lower case.
-func (a *Arrival) Header(name string) string { return (&headerMap{lines: a.Headers}).value(name) }
+func (a *Arrival) Header(name string) string { return (&header.Map{Lines: a.Headers}).Value(name) }
 
 // Gone says that the proxy has given the request up: no answer reaches anyone.
 func (a *Arrival) Gone() bool { return a.gone.Load() }
@@ -138,24 +141,24 @@ func (a *Arrival) Gone() bool { return a.gone.Load() }
 // Respond answers with a body in any number of pieces, of which each is a step of its own, as is the end.
 func (a *Arrival) Respond(status int, headers []Header, pieces ...[]byte) {
 	a.begin(status, headers, pieces)
-	a.events.data(nil, true)
+	a.events.Data(nil, true)
 }
 
 // RespondGrpc answers a gRPC callout, with a message (nil = none), a status and its text, all in one step.
 func (a *Arrival) RespondGrpc(message []byte, status int, text string) {
-	t := &headerMap{lines: []Header{{"grpc-status", strconv.Itoa(status)}, {"grpc-message", text}}}
-	h := &headerMap{lines: []Header{{":status", "200"}, {"content-type", "application/grpc"}}}
+	t := &header.Map{Lines: []Header{{Name: "grpc-status", Value: strconv.Itoa(status)}, {Name: "grpc-message", Value: text}}}
+	h := &header.Map{Lines: []Header{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}}}
 	var body []byte
 	if message != nil {
 		body = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 	}
-	if a.events.whole != nil {
-		a.events.whole(h, body, t)
+	if a.events.Whole != nil {
+		a.events.Whole(h, body, t)
 		return
 	}
-	a.events.headers(h, false)
-	a.events.data(body, false)
-	a.events.trailers(t)
+	a.events.Headers(h, false)
+	a.events.Data(body, false)
+	a.events.Trailers(t)
 }
 
 // GrpcMessage is the message of a gRPC callout; ok is false where the body is none.
@@ -169,20 +172,20 @@ func (a *Arrival) GrpcMessage() (message []byte, ok bool) {
 // Cut is Respond, but the connection breaks after the last piece.
 func (a *Arrival) Cut(status int, headers []Header, pieces ...[]byte) {
 	a.begin(status, headers, pieces)
-	a.events.reset(protocolError())
+	a.events.Reset(upstream.ProtocolError())
 }
 
 // Reset breaks the connection before any answer.
-func (a *Arrival) Reset() { a.events.reset(connectionTermination()) }
+func (a *Arrival) Reset() { a.events.Reset(upstream.ConnectionTermination()) }
 
 func (a *Arrival) begin(status int, headers []Header, pieces [][]byte) {
-	h := &headerMap{lines: []Header{{":status", strconv.Itoa(status)}}}
+	h := &header.Map{Lines: []Header{{Name: ":status", Value: strconv.Itoa(status)}}}
 	for _, l := range headers {
-		h.add(l.Name, l.Value)
+		h.Add(l.Name, l.Value)
 	}
-	a.events.headers(h, false)
+	a.events.Headers(h, false)
 	for _, p := range pieces {
-		a.events.data(slices.Clone(p), false)
+		a.events.Data(slices.Clone(p), false)
 	}
 }
 
@@ -192,7 +195,10 @@ func (a *Arrival) arrived() {
 	}
 }
 
-func (a *Arrival) send(b []byte, end bool, sent func()) {
+// arrivalExchange is the proxy's side of an arrival.
+type arrivalExchange struct{ *Arrival }
+
+func (a arrivalExchange) Send(b []byte, end bool, sent func()) {
 	a.Body = append(a.Body, b...)
 	sent()
 	if end {
@@ -200,6 +206,6 @@ func (a *Arrival) send(b []byte, end bool, sent func()) {
 	}
 }
 
-func (a *Arrival) sendTrailers(*headerMap) { a.arrived() }
-func (a *Arrival) give(int)                {}
-func (a *Arrival) cancel()                 { a.gone.Store(true) }
+func (a arrivalExchange) SendTrailers(*header.Map) { a.arrived() }
+func (a arrivalExchange) Give(int)                 {}
+func (a arrivalExchange) Cancel()                  { a.gone.Store(true) }

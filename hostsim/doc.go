@@ -8,7 +8,7 @@
 // A test of a filter needs little more than this (see package hosttest):
 //
 //	front := hosttest.Start(t, hostsim.Config{Wasm: code, PluginConfig: config, Workers: 2, HoldHeaders: true}, server)
-//	resp, body := front.Send("POST", "/mcp", call, "content-type", "application/json")
+//	resp, body := front.Send("POST", "/api", call, "content-type", "application/json")
 //
 // The package knows nothing about any particular filter. What it does follows measurements of Envoy 1.40 and the
 // behaviour that proxy-wasm-cpp-host documents in its headers; where Envoy surprises, hostsim surprises in the same way.

@@ -46,13 +46,13 @@ func envoyVersion(t *testing.T, path string) string {
 type envoyStage struct {
 	listen, admin string
 	log           string
-	up            *upstream
+	up            *testServer
 	listener      string         // the file that Envoy watches for its listener
 	values        map[string]any // of its template
 }
 
 func (e *envoyStage) address() string                         { return e.listen }
-func (e *envoyStage) upstream() *upstream                     { return e.up }
+func (e *envoyStage) upstream() *testServer                   { return e.up }
 func (e *envoyStage) peek(t *testing.T, name string) []string { return e.read(t, name+" ") }
 
 func (e *envoyStage) peekRaw(t *testing.T, prefix string) []string { return e.read(t, prefix) }

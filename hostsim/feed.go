@@ -5,12 +5,17 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/downstream"
+	"github.com/callonce/callonce/hostsim/internal/flow"
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/http1"
 )
 
 // feeder reads a request's body into its stream.
 type feeder struct {
 	r        *http.Request
-	window   *window
+	window   *flow.Window
 	trailers bool
 	// fed is closed once nothing more is read.
 	fed chan struct{}
@@ -29,14 +34,14 @@ type piece struct {
 // that comes with the last piece. net/http tells of each separately.
 const lookAhead = 2 * time.Millisecond
 
-func newFeeder(r *http.Request, w *window, trailers bool) *feeder {
+func newFeeder(r *http.Request, w *flow.Window, trailers bool) *feeder {
 	f := &feeder{r: r, window: w, trailers: trailers, fed: make(chan struct{}), ahead: make(chan piece, 1)}
 	go f.read()
 	return f
 }
 
 func (f *feeder) read() {
-	buf := make([]byte, bodyBuffer(f.r.ContentLength))
+	buf := make([]byte, flow.BodyBuffer(f.r.ContentLength))
 	for {
 		n, err := f.r.Body.Read(buf)
 		f.ahead <- piece{slices.Clone(buf[:n]), err}
@@ -44,14 +49,6 @@ func (f *feeder) read() {
 			return
 		}
 	}
-}
-
-// bodyBuffer is the size for reading a body of a length that may be unknown (-1): short ones, which are most, cost no more than they need.
-func bodyBuffer(length int64) int64 {
-	if length >= 0 && length < readSize {
-		return length + 1
-	}
-	return readSize
 }
 
 // early is what arrived together with the headers, as a step that may follow them at once, or nil. more says whether run has to read on.
@@ -90,18 +87,18 @@ func (f *feeder) step(p piece) (step func(*stream), more bool) {
 	if p.err != nil {
 		close(f.fed)
 	}
-	if len(p.b) > 0 && !f.window.take(len(p.b)) && p.err == nil {
+	if len(p.b) > 0 && !f.window.Take(len(p.b)) && p.err == nil {
 		return nil, true // the stream is over: the rest is read for the client's sake only
 	}
 	switch {
 	case p.err == io.EOF:
 		return f.last(p.b), false
-	case malformed(f.r):
+	case downstream.Malformed(f.r):
 		return func(s *stream) {
 			if len(p.b) > 0 {
 				s.onRequestData(p.b, false)
 			}
-			s.localReply(codecError(http.StatusBadRequest))
+			s.localReply(refusalReply(http1.CodecError(http.StatusBadRequest)))
 		}, false
 	case p.err != nil:
 		return (*stream).clientGone, false
@@ -111,9 +108,9 @@ func (f *feeder) step(p piece) (step func(*stream), more bool) {
 
 // last hands over the last bytes and the end, as one callback over HTTP/2 and as two over HTTP/1.
 func (f *feeder) last(b []byte) func(*stream) {
-	var t *headerMap
+	var t *header.Map
 	if f.r.ProtoMajor == 2 || f.trailers {
-		if m := fromHTTP(f.r.Trailer); len(m.lines) > 0 {
+		if m := header.FromHTTP(f.r.Trailer); len(m.Lines) > 0 {
 			t = m
 		}
 	}

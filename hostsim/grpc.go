@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"strconv"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // The status codes of gRPC that the host gives by itself.
@@ -23,7 +26,7 @@ type grpcCall struct {
 	vm      *vm
 	root    *guestContext
 	token   uint32
-	x       outgoing
+	x       upstream.Exchange
 	stop    func()
 	frames  []byte // received and not yet read
 	message []byte // the last one that came; nil = none
@@ -31,7 +34,7 @@ type grpcCall struct {
 	over    bool
 }
 
-func (c *grpcCall) begin(pool cluster, h *headerMap, message []byte, timeout time.Duration) {
+func (c *grpcCall) begin(pool cluster, h *header.Map, message []byte, timeout time.Duration) {
 	post := func(f func()) {
 		c.vm.loop.post("callout", func() {
 			if !c.over {
@@ -39,12 +42,12 @@ func (c *grpcCall) begin(pool cluster, h *headerMap, message []byte, timeout tim
 			}
 		})
 	}
-	c.x = pool.dial(h, false, exchangeEvents{
-		headers:  func(h *headerMap, end bool) { post(func() { c.headers(h, end) }) },
-		data:     func(b []byte, end bool) { post(func() { c.data(b, end) }) },
-		trailers: func(t *headerMap) { post(func() { c.trailers(t) }) },
-		reset:    func(r resetReason) { post(func() { c.reset(r) }) },
-		whole: func(h *headerMap, b []byte, t *headerMap) {
+	c.x = pool.Dial(h, false, upstream.Events{
+		Headers:  func(h *header.Map, end bool) { post(func() { c.headers(h, end) }) },
+		Data:     func(b []byte, end bool) { post(func() { c.data(b, end) }) },
+		Trailers: func(t *header.Map) { post(func() { c.trailers(t) }) },
+		Reset:    func(r upstream.Reset) { post(func() { c.reset(r) }) },
+		Whole: func(h *header.Map, b []byte, t *header.Map) {
 			post(func() {
 				if c.headers(h, false); !c.over {
 					c.data(b, false)
@@ -56,7 +59,7 @@ func (c *grpcCall) begin(pool cluster, h *headerMap, message []byte, timeout tim
 		},
 	})
 	frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
-	c.x.send(frame, true, func() {})
+	c.x.Send(frame, true, func() {})
 	if timeout > 0 {
 		c.stop = c.vm.host.clock.AfterFunc(timeout, func() { post(c.timeout) })
 	}
@@ -65,18 +68,18 @@ func (c *grpcCall) begin(pool cluster, h *headerMap, message []byte, timeout tim
 // noExchange is that of a call which never began.
 type noExchange struct{}
 
-func (noExchange) send([]byte, bool, func()) {}
-func (noExchange) sendTrailers(*headerMap)   {}
-func (noExchange) give(int)                  {}
-func (noExchange) cancel()                   {}
+func (noExchange) Send([]byte, bool, func()) {}
+func (noExchange) SendTrailers(*header.Map)  {}
+func (noExchange) Give(int)                  {}
+func (noExchange) Cancel()                   {}
 
 // viaUpstream is the detail of what the server has answered.
 const viaUpstream = "via_upstream"
 
-func (c *grpcCall) headers(h *headerMap, end bool) {
+func (c *grpcCall) headers(h *header.Map, end bool) {
 	c.started = true
-	_, has := h.get("grpc-status")
-	switch status := h.value(":status"); {
+	_, has := h.Get("grpc-status")
+	switch status := h.Value(":status"); {
 	case status != "200" && !(end && has):
 		c.close(grpcOfHTTP(status), "", viaUpstream)
 	case end:
@@ -85,7 +88,7 @@ func (c *grpcCall) headers(h *headerMap, end bool) {
 }
 
 func (c *grpcCall) data(b []byte, end bool) {
-	c.x.give(len(b))
+	c.x.Give(len(b))
 	c.frames = append(c.frames, b...)
 	for len(c.frames) > 0 {
 		compressed := c.frames[0] == 1
@@ -112,9 +115,9 @@ func (c *grpcCall) data(b []byte, end bool) {
 	}
 }
 
-func (c *grpcCall) trailers(t *headerMap) {
+func (c *grpcCall) trailers(t *header.Map) {
 	status := grpcUnknown
-	if text, ok := t.get("grpc-status"); ok {
+	if text, ok := t.Get("grpc-status"); ok {
 		status = grpcInvalid
 		if n, err := strconv.ParseUint(text, 10, 32); err == nil && n <= grpcHighest {
 			status = int(n)
@@ -122,7 +125,7 @@ func (c *grpcCall) trailers(t *headerMap) {
 	}
 	switch {
 	case status != grpcOK:
-		c.close(status, t.value("grpc-message"), viaUpstream)
+		c.close(status, t.Value("grpc-message"), viaUpstream)
 	case c.message == nil:
 		c.deliver(func() { c.closed(grpcInternal, "") })
 	default:
@@ -131,12 +134,12 @@ func (c *grpcCall) trailers(t *headerMap) {
 }
 
 // reset is a failure below gRPC. Before any answer the router makes a reply, of which the text becomes the message.
-func (c *grpcCall) reset(r resetReason) {
+func (c *grpcCall) reset(r upstream.Reset) {
 	if c.started {
-		c.close(grpcInternal, "", "upstream_reset_after_response_started{"+r.details()+"}")
+		c.close(grpcInternal, "", "upstream_reset_after_response_started{"+r.Details()+"}")
 		return
 	}
-	c.close(grpcOfHTTP(strconv.Itoa(r.status)), r.text(), "upstream_reset_before_response_started{"+r.details()+"}")
+	c.close(grpcOfHTTP(strconv.Itoa(r.Status)), r.Text(), "upstream_reset_before_response_started{"+r.Details()+"}")
 }
 
 func (c *grpcCall) timeout() {
@@ -186,7 +189,7 @@ func (c *grpcCall) cancel() {
 	if c.stop != nil {
 		c.stop()
 	}
-	c.x.cancel()
+	c.x.Cancel()
 }
 
 func grpcOfHTTP(status string) int {

@@ -195,7 +195,7 @@ func TestGrpcServiceIsReadAsProtobuf(t *testing.T) {
 		name(0x0c):                               {},
 		strings.Repeat("\x0b", 200):              {},
 		name(0xff, 0xff, 0xff, 0xff, 0xff, 0xff): {},
-		"*\x06\n\x01k\x12\x01v\n\x06\n\x04etcd":  {true, grpcService{envoy: true, cluster: "etcd", metadata: []Header{{"k", "v"}}}},
+		"*\x06\n\x01k\x12\x01v\n\x06\n\x04etcd":  {true, grpcService{envoy: true, cluster: "etcd", metadata: []Header{{Name: "k", Value: "v"}}}},
 	} {
 		s, ok := parseGrpcService([]byte(text))
 		if ok != want.ok || ok && fmt.Sprint(s) != fmt.Sprint(want.s) {

@@ -1,26 +1,29 @@
 package hostsim
 
-import "github.com/tetratelabs/wazero/api"
+import (
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/tetratelabs/wazero/api"
+)
 
 // halfStream is one direction of a stream on its way through the filter: headers, then body, then trailers, each of which the
-// module may let pass or hold. It mirrors what Envoy's filter manager does around a single filter.
+// module may let pass or have buffered. It mirrors what Envoy's filter manager does around a single filter.
 type halfStream struct {
 	s    *stream
 	next sink
-	// credit gives bytes of the body back to their source once they no longer occupy memory that nothing else bounds.
+	// release gives bytes of the body back to their source once they no longer occupy memory that nothing else bounds.
 	release func(n int)
-	// tooLarge answers for a held body beyond the limit.
+	// tooLarge answers for a buffered body beyond the limit.
 	tooLarge func()
 	calls    halfStreamCalls
 
-	headers, trailers         *headerMap
-	openHeaders, openTrailers *headerMap // in reach of the module
+	headers, trailers         *header.Map
+	openHeaders, openTrailers *header.Map // in reach of the module
 	state                     halfStreamState
 	seen                      bool // headers have arrived
 	passed                    bool // headers have gone on
 	ended                     bool // the source has sent its last byte
 	dead                      bool // what still arrives is dropped
-	// buffer is what is held; owed is how much of it the source has not been given back.
+	// buffer is what is buffered; owed is how much of it the source has not been given back.
 	buffer []byte
 	owed   int
 	// buffering says that the module paused in its last body callback: it then sees the whole of buffer, not the chunk.
@@ -38,17 +41,17 @@ type halfStreamState uint8
 
 const (
 	flowing halfStreamState = iota
-	// holding: headers, or a part of the body, are held; what follows still goes to the module.
-	holding
+	// paused: headers, or a part of the body, are buffered; what follows still goes to the module.
+	paused
 	// halted: nothing reaches the module until it resumes.
 	halted
 )
 
-// sink is where a lane leads: the upstream, or the client. owed is the part of the data that the source waits to get back.
+// sink is where a half-stream leads: the upstream, or the client. owed is the part of the data that the source waits to get back.
 type sink interface {
-	headers(h *headerMap, end bool)
+	headers(h *header.Map, end bool)
 	data(b []byte, end bool, owed int)
-	trailers(t *headerMap)
+	trailers(t *header.Map)
 }
 
 // action is what a callback leads to.
@@ -56,13 +59,13 @@ type action uint8
 
 const (
 	pass  action = iota
-	pause        // hold it, and go on calling the module
+	pause        // buffer it, and go on calling the module
 	stop         // go no further: a local reply, a failed VM
 )
 
 // offer calls the module. What it deferred (resuming, a local reply) has happened when offer returns.
-func (l *halfStream) offer(name string, f api.Function, args ...uint64) action {
-	s := l.s
+func (hs *halfStream) offer(name string, f api.Function, args ...uint64) action {
+	s := hs.s
 	if s.failed {
 		return pass // the reply for a failed VM is on its way: there is no module to ask
 	}
@@ -96,181 +99,181 @@ func bit(b bool) uint64 {
 	return 0
 }
 
-func (l *halfStream) exports() *callbacks {
-	if l.s.ctx == nil {
+func (hs *halfStream) exports() *callbacks {
+	if hs.s.ctx == nil {
 		return &callbacks{}
 	}
-	return &l.s.ctx.vm.calls
+	return &hs.s.ctx.vm.calls
 }
 
-func (l *halfStream) onHeaders(h *headerMap, end bool) {
-	if l.s.done || l.dead {
+func (hs *halfStream) onHeaders(h *header.Map, end bool) {
+	if hs.s.done || hs.dead {
 		return
 	}
-	l.seen, l.headers, l.ended = true, h, end
-	l.openHeaders = h
-	a := l.offer(l.calls.headersName, l.calls.headers(l.exports()), uint64(headerCount(h)), bit(end))
-	if l.s.done || l.dead {
+	hs.seen, hs.headers, hs.ended = true, h, end
+	hs.openHeaders = h
+	a := hs.offer(hs.calls.headersName, hs.calls.headers(hs.exports()), uint64(header.Count(h)), bit(end))
+	if hs.s.done || hs.dead {
 		return
 	}
 	switch {
 	case a == pass:
-		l.openHeaders = nil
-		l.passHeaders(end)
-	case a == pause && l.s.host().config.HoldHeaders:
-		l.state = holding
+		hs.openHeaders = nil
+		hs.passHeaders(end)
+	case a == pause && hs.s.host().config.HoldHeaders:
+		hs.state = paused
 	default:
-		l.state = halted
+		hs.state = halted
 	}
 }
 
-func (l *halfStream) passHeaders(end bool) {
-	l.passed = true
-	l.next.headers(l.headers, end)
+func (hs *halfStream) passHeaders(end bool) {
+	hs.passed = true
+	hs.next.headers(hs.headers, end)
 }
 
-func (l *halfStream) onData(b []byte, end bool) {
-	if l.s.done || l.dead {
-		l.release(len(b))
+func (hs *halfStream) onData(b []byte, end bool) {
+	if hs.s.done || hs.dead {
+		hs.release(len(b))
 		return
 	}
-	l.ended = l.ended || end
-	if l.state == halted {
-		l.buffer = append(l.buffer, b...)
-		l.owed += len(b)
+	hs.ended = hs.ended || end
+	if hs.state == halted {
+		hs.buffer = append(hs.buffer, b...)
+		hs.owed += len(b)
 		return
 	}
-	l.offerData(b, end, len(b))
+	hs.offerData(b, end, len(b))
 }
 
-func (l *halfStream) offerData(b []byte, end bool, owed int) {
-	if l.buffering {
-		if !l.hold(b, owed) {
+func (hs *halfStream) offerData(b []byte, end bool, owed int) {
+	if hs.buffering {
+		if !hs.keep(b, owed) {
 			return
 		}
 		b, owed = nil, 0
 	}
-	l.chunk, l.chunkOpen = b, true
-	a := l.offer(l.calls.bodyName, l.calls.body(l.exports()), uint64(len(*l.body())), bit(end))
-	b, l.chunk, l.buffering = l.chunk, nil, false
-	if l.s.done || l.dead {
-		l.release(owed)
+	hs.chunk, hs.chunkOpen = b, true
+	a := hs.offer(hs.calls.bodyName, hs.calls.body(hs.exports()), uint64(len(*hs.body())), bit(end))
+	b, hs.chunk, hs.buffering = hs.chunk, nil, false
+	if hs.s.done || hs.dead {
+		hs.release(owed)
 		return
 	}
 	switch a {
 	case pass:
-		l.chunkOpen = false
-		if l.state == flowing {
-			l.next.data(b, end, owed)
+		hs.chunkOpen = false
+		if hs.state == flowing {
+			hs.next.data(b, end, owed)
 			return
 		}
-		l.buffer, l.owed = append(l.buffer, b...), l.owed+owed
-		l.flush()
+		hs.buffer, hs.owed = append(hs.buffer, b...), hs.owed+owed
+		hs.flush()
 	case pause:
-		l.state = holding
-		if l.hold(b, owed) {
-			l.buffering = true
+		hs.state = paused
+		if hs.keep(b, owed) {
+			hs.buffering = true
 		}
 	case stop:
-		l.state = holding
-		l.release(owed)
+		hs.state = paused
+		hs.release(owed)
 	}
 }
 
-// hold keeps b. The source gets its credit back, since the limit bounds what is held; beyond it the stream is answered, and hold is false.
-func (l *halfStream) hold(b []byte, owed int) bool {
-	l.buffer = append(l.buffer, b...)
-	l.release(owed)
-	if len(l.buffer) > l.s.bufferLimit() {
-		l.tooLarge()
+// keep buffers b. The source gets its credit back, since the limit bounds what is buffered; beyond it the stream is answered, and keep is false.
+func (hs *halfStream) keep(b []byte, owed int) bool {
+	hs.buffer = append(hs.buffer, b...)
+	hs.release(owed)
+	if len(hs.buffer) > hs.s.bufferLimit() {
+		hs.tooLarge()
 		return false
 	}
 	return true
 }
 
-func (l *halfStream) onTrailers(t *headerMap) {
-	if l.s.done || l.dead {
+func (hs *halfStream) onTrailers(t *header.Map) {
+	if hs.s.done || hs.dead {
 		return
 	}
-	l.trailers, l.ended = t, true
-	if l.state != halted {
-		l.offerTrailers()
+	hs.trailers, hs.ended = t, true
+	if hs.state != halted {
+		hs.offerTrailers()
 	}
 }
 
-func (l *halfStream) offerTrailers() {
-	l.openTrailers = l.trailers
-	a := l.offer(l.calls.trailersName, l.calls.trailers(l.exports()), uint64(headerCount(l.trailers)))
-	if l.s.done || l.dead {
+func (hs *halfStream) offerTrailers() {
+	hs.openTrailers = hs.trailers
+	a := hs.offer(hs.calls.trailersName, hs.calls.trailers(hs.exports()), uint64(header.Count(hs.trailers)))
+	if hs.s.done || hs.dead {
 		return
 	}
 	if a != pass {
-		l.state = holding
+		hs.state = paused
 		return
 	}
-	l.openTrailers = nil
-	if l.state == flowing {
-		l.next.trailers(l.trailers)
+	hs.openTrailers = nil
+	if hs.state == flowing {
+		hs.next.trailers(hs.trailers)
 		return
 	}
-	l.flush()
+	hs.flush()
 }
 
-// flush lets go what is held. What the module has not seen, since everything was halted, goes to it first.
-func (l *halfStream) flush() {
-	unseen := l.state == halted
-	b, owed := l.buffer, l.owed
-	l.state, l.buffer, l.owed = flowing, nil, 0
-	if !l.passed {
-		l.passHeaders(l.ended && len(b) == 0 && l.trailers == nil)
-		if l.s.done || l.dead {
-			l.release(owed)
+// flush lets go what is buffered. What the module has not seen, since everything was halted, goes to it first.
+func (hs *halfStream) flush() {
+	unseen := hs.state == halted
+	b, owed := hs.buffer, hs.owed
+	hs.state, hs.buffer, hs.owed = flowing, nil, 0
+	if !hs.passed {
+		hs.passHeaders(hs.ended && len(b) == 0 && hs.trailers == nil)
+		if hs.s.done || hs.dead {
+			hs.release(owed)
 			return
 		}
 	}
 	if len(b) > 0 {
-		end := l.ended && l.trailers == nil
+		end := hs.ended && hs.trailers == nil
 		if unseen {
-			l.offerData(b, end, owed)
+			hs.offerData(b, end, owed)
 		} else {
-			l.next.data(b, end, owed)
+			hs.next.data(b, end, owed)
 		}
-		if l.s.done || l.dead {
+		if hs.s.done || hs.dead {
 			return
 		}
 	}
-	if l.trailers == nil {
+	if hs.trailers == nil {
 		return
 	}
 	if unseen {
-		l.offerTrailers()
+		hs.offerTrailers()
 	} else {
-		l.next.trailers(l.trailers)
+		hs.next.trailers(hs.trailers)
 	}
 }
 
-// resume is the module's "continue". On a lane that flows it does nothing.
-func (l *halfStream) resume() {
-	if l.s.done || l.dead || l.state == flowing {
+// resume is the module's "continue". On a half-stream that flows it does nothing.
+func (hs *halfStream) resume() {
+	if hs.s.done || hs.dead || hs.state == flowing {
 		return
 	}
-	l.flush()
+	hs.flush()
 }
 
-// kill drops what is held and whatever still comes.
-func (l *halfStream) kill() {
-	l.dead = true
-	l.release(l.owed)
-	l.buffer, l.owed = nil, 0
+// kill drops what is buffered and whatever still comes.
+func (hs *halfStream) kill() {
+	hs.dead = true
+	hs.release(hs.owed)
+	hs.buffer, hs.owed = nil, 0
 }
 
-// body is what the module sees as the body at this moment.
-func (l *halfStream) body() *[]byte {
-	if l.buffering {
-		return &l.buffer
+// body is what the module sees as the body now.
+func (hs *halfStream) body() *[]byte {
+	if hs.buffering {
+		return &hs.buffer
 	}
-	if l.chunkOpen {
-		return &l.chunk
+	if hs.chunkOpen {
+		return &hs.chunk
 	}
 	var none []byte
 	return &none

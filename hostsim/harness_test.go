@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // patience bounds every wait of the tests. It is long because the machine may be busy; nothing waits for it to pass.
@@ -141,7 +143,7 @@ type rig struct {
 	address string
 	book    *book
 	records chan Record
-	up      *upstream
+	up      *testServer
 	served  chan error
 }
 
@@ -314,4 +316,10 @@ func pickByHeader(r *http.Request) int {
 	n := 0
 	fmt.Sscan(r.Header.Get("x-worker"), &n)
 	return n
+}
+
+// sendTo puts another server behind the proxy.
+func (r *rig) sendTo(address string) {
+	r.proxy.pool.Close()
+	r.proxy.pool = upstream.NewPool(&url.URL{Scheme: "http", Host: address}, r.proxy.opts.ConnectTimeout, r.host.config.BufferLimit, r.proxy.opts.Trailers)
 }

@@ -28,7 +28,7 @@ type Config struct {
 	HoldHeaders bool
 	// CacheDir keeps compiled code between processes; "" compiles anew.
 	CacheDir string
-	// BufferLimit is how many bytes of a body may be held before the host answers 413 by itself; 0 means 1 MiB.
+	// BufferLimit is how many bytes of a body may be buffered before the host answers 413 by itself; 0 means 1 MiB.
 	BufferLimit int
 	// BufferLimitHTTP2 is the same for HTTP/2 clients, where Envoy goes by the stream's window instead; 0 means 16 MiB.
 	BufferLimitHTTP2 int
@@ -296,7 +296,7 @@ func (h *Host) Close() error {
 		stuck = !w.close() || stuck
 	}
 	for _, p := range h.clusters {
-		p.close()
+		p.Close()
 	}
 	h.store.release(h.config.VMID)
 	if stuck {

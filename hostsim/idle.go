@@ -1,6 +1,10 @@
 package hostsim
 
-import "time"
+import (
+	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/flags"
+)
 
 // idleTimer ends a stream on which nothing moves, as Envoy's stream_idle_timeout does. A nil one never fires.
 type idleTimer struct {
@@ -49,5 +53,5 @@ func (t *idleTimer) fire() {
 	if s.request.ended {
 		status = 504
 	}
-	s.localReply(localReply{status: status, body: []byte("stream timeout"), details: "stream_idle_timeout", flags: flagStreamIdleTimeout})
+	s.localReply(localReply{status: status, body: []byte("stream timeout"), details: "stream_idle_timeout", flags: flags.StreamIdleTimeout})
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
 )
 
 // property looks a path up: what the test or the command line says comes first, then what the host knows of the stream.
@@ -101,12 +103,12 @@ func routeProperty(name string) ([]byte, bool) {
 func number(n int64) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(n)) }
 
 // headerProperty joins the lines of one name, other than proxy_get_header_map_value, which gives the first.
-func headerProperty(m *headerMap, name string) ([]byte, bool) {
+func headerProperty(m *header.Map, name string) ([]byte, bool) {
 	if m == nil {
 		return nil, false
 	}
 	var values []string
-	for _, l := range m.lines {
+	for _, l := range m.Lines {
 		if l.Name == strings.ToLower(name) {
 			values = append(values, l.Value)
 		}
@@ -149,13 +151,13 @@ func (s *stream) requestProperty(name, rest string) ([]byte, bool) {
 	case "size":
 		// The header wins over what was counted, as on Envoy: it is known before the body.
 		if h != nil {
-			if n, err := strconv.ParseInt(h.value("content-length"), 10, 64); err == nil {
+			if n, err := strconv.ParseInt(h.Value("content-length"), 10, 64); err == nil {
 				return number(n), true
 			}
 		}
 		return number(int64(s.received)), true
 	case "total_size":
-		return number(int64(s.received + h.bytes())), true
+		return number(int64(s.received + h.Bytes())), true
 	}
 	return nil, false
 }
@@ -166,7 +168,7 @@ func (s *stream) responseProperty(name, rest string) ([]byte, bool) {
 		if s.status == 0 && s.response.headers == nil {
 			return nil, false
 		}
-		code, _ := strconv.Atoi(s.response.headers.value(":status"))
+		code, _ := strconv.Atoi(s.response.headers.Value(":status"))
 		return number(int64(code)), true
 	case "code_details":
 		return []byte(s.details), s.explained
@@ -179,7 +181,7 @@ func (s *stream) responseProperty(name, rest string) ([]byte, bool) {
 	case "size":
 		return number(int64(s.responseBytes)), true
 	case "total_size":
-		return number(int64(s.responseBytes + s.response.headers.bytes() + s.response.trailers.bytes())), true
+		return number(int64(s.responseBytes + s.response.headers.Bytes() + s.response.trailers.Bytes())), true
 	}
 	return nil, false
 }

@@ -13,6 +13,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/downstream"
+	"github.com/callonce/callonce/hostsim/internal/flags"
+	"github.com/callonce/callonce/hostsim/internal/flow"
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/http1"
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // ProxyOptions shapes a Proxy; the zero value is usable.
@@ -46,20 +53,19 @@ type ProxyOptions struct {
 type Proxy struct {
 	host   *Host
 	opts   ProxyOptions
-	pool   *upstreamPool
+	pool   *upstream.Pool
 	server *http.Server
 	conns  connTable
 }
 
 const defaultConnectTimeout = 5 * time.Second
 
-// NewProxy returns a proxy that sends what passes h's module to the scheme, host and port of upstream.
-func NewProxy(h *Host, upstream *url.URL, o ProxyOptions) *Proxy {
+// NewProxy returns a proxy that sends what passes h's module to the scheme, host and port of server.
+func NewProxy(h *Host, server *url.URL, o ProxyOptions) *Proxy {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = defaultConnectTimeout
 	}
-	p := &Proxy{host: h, opts: o, pool: newUpstreamPool(upstream, o.ConnectTimeout, h.config.BufferLimit), conns: connTable{known: map[string]uint64{}}}
-	p.pool.trailers = o.Trailers
+	p := &Proxy{host: h, opts: o, pool: upstream.NewPool(server, o.ConnectTimeout, h.config.BufferLimit, o.Trailers), conns: connTable{known: map[string]uint64{}}}
 	p.server = &http.Server{Handler: p, Protocols: new(http.Protocols), ConnContext: p.conns.context, DisableGeneralOptionsHandler: true}
 	p.server.Protocols.SetHTTP1(true)
 	p.server.Protocols.SetUnencryptedHTTP2(true)
@@ -73,7 +79,7 @@ func (p *Proxy) Wrap(around func(http.Handler) http.Handler) {
 
 // Serve accepts connections until Shutdown or Close, and then returns nil.
 func (p *Proxy) Serve(l net.Listener) error {
-	if err := p.server.Serve(intakeListener{l, p.opts.HeadersTimeout}); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.server.Serve(downstream.Listener{Listener: l, HeadersTimeout: p.opts.HeadersTimeout}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -88,7 +94,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 // Close cuts everything. It does not close the Host.
 func (p *Proxy) Close() error {
 	err := p.server.Close()
-	p.pool.close()
+	p.pool.Close()
 	return err
 }
 
@@ -105,10 +111,7 @@ type connKey struct{}
 const maxKnown = 4096
 
 func (t *connTable) context(ctx context.Context, c net.Conn) context.Context {
-	if i, ok := c.(*intake); ok {
-		ctx = i.context(ctx)
-	}
-	return context.WithValue(ctx, connKey{}, t.next.Add(1))
+	return context.WithValue(downstream.Context(ctx, c), connKey{}, t.next.Add(1))
 }
 
 func (t *connTable) of(r *http.Request) uint64 {
@@ -148,7 +151,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := requestHeaders(r)
 	end := r.Body == nil || r.Body == http.NoBody || r.ProtoMajor == 2 && r.ContentLength == 0
 	c := newHTTPClient(r)
-	window := newWindow(p.host.config.BufferLimit)
+	window := flow.NewWindow(p.host.config.BufferLimit)
 	fed := make(chan struct{})
 	var body *feeder
 	var early func(*stream)
@@ -183,7 +186,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	gone := func() { worker.loop.post("client gone", func() { s.clientGone() }) }
 	surplus := func() { worker.loop.post("surplus", func() { s.surplus() }) }
 	how := c.write(r.Context(), w, control, worker.loop.done, gone, surplus)
-	window.close()
+	window.Close()
 	select {
 	case <-fed:
 	default:
@@ -204,7 +207,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // delayedClose is Envoy's delayed_close_timeout.
 const delayedClose = time.Second
 
-func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client, w *window) *stream {
+func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client, w *flow.Window) *stream {
 	info := streamInfo{method: r.Method, path: requestPath(r), protocol: protocolName(r), remote: r.RemoteAddr, connection: conn, time: p.host.clock.Now()}
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		info.local = a.String()
@@ -215,7 +218,7 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 	if p.opts.Metadata != nil {
 		info.metadata = func() map[string]any { return p.opts.Metadata(r) }
 	}
-	s := newStream(worker, info, c, w.give)
+	s := newStream(worker, info, c, w.Give)
 	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout}}
 	s.request.next = s.router
 	s.idle = newIdleTimer(s, p.opts.IdleTimeout)
@@ -227,17 +230,27 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 
 // refusal is the answer to a request that the filter never sees, or nil.
 func refusal(r *http.Request) *localReply {
-	switch reply := refused(r); {
+	switch reply := downstream.Refused(r); {
 	case reply != nil:
-		return reply
+		local := refusalReply(*reply)
+		return &local
 	case wantsUpgrade(r):
 		return &localReply{status: http.StatusForbidden, details: "upgrade_failed"}
 	case r.Method == http.MethodConnect:
-		return &localReply{status: http.StatusNotFound, details: "route_not_found", flags: flagNoRouteFound}
+		return &localReply{status: http.StatusNotFound, details: "route_not_found", flags: flags.NoRouteFound}
 	case r.RequestURI == "*":
 		return &localReply{status: http.StatusNotFound, details: "absolute_path_rejected"}
 	}
 	return nil
+}
+
+// refusalReply is the answer to a request that is not as HTTP/1 should be.
+func refusalReply(r http1.Refused) localReply {
+	reply := localReply{status: r.Status, body: []byte(r.Body), details: r.Details}
+	if r.Broken {
+		reply.flags = flags.DownstreamProtocolError
+	}
+	return reply
 }
 
 // wantsUpgrade finds what Envoy refuses unless configured otherwise. An upgrade to h2c is ignored rather than refused.
@@ -267,23 +280,23 @@ func requestPath(r *http.Request) string {
 var hopByHop = []string{"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 
 // requestHeaders is the request as a filter in Envoy sees it: pseudo headers first, connection headers gone, an id and the scheme added.
-func requestHeaders(r *http.Request) *headerMap {
-	h := &headerMap{lines: []Header{{":authority", r.Host}, {":path", requestPath(r)}, {":method", r.Method}, {":scheme", scheme(r)}}}
+func requestHeaders(r *http.Request) *header.Map {
+	h := &header.Map{Lines: []Header{{Name: ":authority", Value: r.Host}, {Name: ":path", Value: requestPath(r)}, {Name: ":method", Value: r.Method}, {Name: ":scheme", Value: scheme(r)}}}
 	nominated := strings.Split(strings.ToLower(strings.Join(r.Header["Connection"], ",")), ",")
 	for i := range nominated {
 		nominated[i] = strings.TrimSpace(nominated[i])
 	}
-	for _, l := range fromHTTP(r.Header).lines {
+	for _, l := range header.FromHTTP(r.Header).Lines {
 		te := l.Name == "te" && l.Value != "trailers"
 		if !slices.Contains(hopByHop, l.Name) && !slices.Contains(nominated, l.Name) && l.Name != "expect" && !te {
-			h.lines = append(h.lines, l)
+			h.Lines = append(h.Lines, l)
 		}
 	}
-	if !h.has("x-forwarded-proto") {
-		h.add("x-forwarded-proto", "http")
+	if !h.Has("x-forwarded-proto") {
+		h.Add("x-forwarded-proto", "http")
 	}
-	if !h.has("x-request-id") {
-		h.add("x-request-id", newRequestID())
+	if !h.Has("x-request-id") {
+		h.Add("x-request-id", newRequestID())
 	}
 	return h
 }

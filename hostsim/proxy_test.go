@@ -223,7 +223,7 @@ func TestLargeBodiesFlow(t *testing.T) {
 			w.Write(make([]byte, 1<<20))
 		}
 	})
-	r.proxy.pool.address = server
+	r.sendTo(server)
 	req := r.request(context.Background(), "POST", "/", "A", "", "")
 	req.Body, req.ContentLength = io.NopCloser(io.LimitReader(zeros{}, size)), -1
 	resp, err := http.DefaultClient.Do(req)
@@ -260,7 +260,7 @@ func TestSlowClientHoldsTheServerUp(t *testing.T) {
 			}
 		}
 	})
-	r.proxy.pool.address = server
+	r.sendTo(server)
 	c := dial(t, r.address)
 	c.send("GET / HTTP/1.1\r\nhost: h\r\nx-name: A\r\n\r\n")
 	if got := <-written; got > 64<<20 {
@@ -405,18 +405,6 @@ func TestPickOutOfRange(t *testing.T) {
 	r := newRig(t, func(_ *Config, o *ProxyOptions) { o.Pick = func(*http.Request) int { return 7 } })
 	if a := r.do("GET", "/ok", "A", "", ""); a.status != 500 || !strings.Contains(a.body, "worker 7 of 1") {
 		t.Errorf("got %+v", a)
-	}
-}
-
-func TestUpstreamAddresses(t *testing.T) {
-	for raw, want := range map[string]string{"http://h:1": "h:1", "http://h": "h:80", "https://h": "h:443", "http://[::1]:9": "[::1]:9"} {
-		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p := newUpstreamPool(u, 0, 1); p.address != want || (p.tls != nil) != strings.HasPrefix(raw, "https") {
-			t.Errorf("%s: got %s, tls %v", raw, p.address, p.tls != nil)
-		}
 	}
 }
 

@@ -74,7 +74,7 @@ type script struct {
 	kept chan bool
 }
 
-func (u *upstream) script(name string) *script {
+func (u *testServer) script(name string) *script {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.scripts[name]

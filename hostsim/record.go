@@ -30,7 +30,7 @@ func (s *stream) record() Record {
 		RequestBytes: s.received, ResponseBytes: s.responseBytes, FilterState: map[string]string{},
 	}
 	if s.request.headers != nil {
-		r.RequestID = s.request.headers.value("x-request-id")
+		r.RequestID = s.request.headers.Value("x-request-id")
 	}
 	for k, v := range s.filterState {
 		if !strings.Contains(k, "\x00") {

@@ -4,6 +4,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/flags"
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // retryBackoff is Envoy's base interval between attempts, without its jitter.
@@ -21,9 +25,9 @@ var controlHeaders = []string{"x-envoy-max-retries", "x-envoy-retry-on", "x-envo
 	"x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-hedge-on-per-try-timeout", "x-envoy-retriable-status-codes", "x-envoy-retriable-header-names"}
 
 // takeRetryPolicy combines the route's retries (on 5xx, which includes resets) with the request's headers, and removes those.
-func takeRetryPolicy(h *headerMap, routeRetries int) retryPolicy {
+func takeRetryPolicy(h *header.Map, routeRetries int) retryPolicy {
 	p := retryPolicy{left: routeRetries, on5xx: routeRetries > 0}
-	if on, ok := h.get("x-envoy-retry-on"); ok {
+	if on, ok := h.Get("x-envoy-retry-on"); ok {
 		p.left = max(p.left, 1)
 		for _, name := range strings.Split(on, ",") {
 			switch strings.TrimSpace(name) {
@@ -38,11 +42,11 @@ func takeRetryPolicy(h *headerMap, routeRetries int) retryPolicy {
 			}
 		}
 	}
-	if n, err := strconv.Atoi(h.value("x-envoy-max-retries")); err == nil && n >= 0 && p.active() {
+	if n, err := strconv.Atoi(h.Value("x-envoy-max-retries")); err == nil && n >= 0 && p.active() {
 		p.left = n
 	}
 	for _, name := range controlHeaders {
-		h.remove(name)
+		h.Remove(name)
 	}
 	return p
 }
@@ -53,6 +57,6 @@ func (p *retryPolicy) wantsStatus(status int) bool {
 	return p.on5xx && status >= 500 || p.onGateway && status >= 502 && status <= 504
 }
 
-func (p *retryPolicy) wantsReset(r resetReason) bool {
-	return p.on5xx || p.onGateway || p.onReset || p.onConnect && r.flag == flagUpstreamConnectionFailure
+func (p *retryPolicy) wantsReset(r upstream.Reset) bool {
+	return p.on5xx || p.onGateway || p.onReset || p.onConnect && r.Flag == flags.UpstreamConnectionFailure
 }

@@ -3,21 +3,25 @@ package hostsim
 import (
 	"strconv"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/flags"
+	"github.com/callonce/callonce/hostsim/internal/header"
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // router takes a request that has passed the filter to the upstream, and brings the response back. It is the sink of the request
 // halfStream and, like the stream, belongs to the worker's loop.
 type router struct {
 	s    *stream
-	pool dialer
+	pool upstream.Dialer
 	opts routeOptions
 
-	x        outgoing
-	head     *headerMap
+	x        upstream.Exchange
+	head     *header.Map
 	sentAt   time.Duration
 	ended    bool // the whole request has passed
 	body     []byte
-	tail     *headerMap
+	tail     *header.Map
 	overflow bool // the body grew too large to be kept for a retry
 	retries  retryPolicy
 	stopTime func()
@@ -25,30 +29,15 @@ type router struct {
 	attempts int // how often the request has been sent
 }
 
-// dialer begins exchanges with an upstream.
-type dialer interface {
-	dial(h *headerMap, end bool, events exchangeEvents) outgoing
-	target() string
-}
-
-// outgoing is one request on its way to the upstream, and what may still be said of its response.
-type outgoing interface {
-	send(b []byte, end bool, sent func())
-	sendTrailers(t *headerMap)
-	// give says that so many bytes of the response need no memory any more.
-	give(n int)
-	cancel()
-}
-
 type routeOptions struct {
 	retries         int
 	responseTimeout time.Duration
 }
 
-func (r *router) headers(h *headerMap, end bool) {
+func (r *router) headers(h *header.Map, end bool) {
 	r.head, r.retries = h, takeRetryPolicy(h, r.opts.retries)
 	if d := r.opts.responseTimeout; d > 0 {
-		h.set("x-envoy-expected-rq-timeout-ms", strconv.FormatInt(d.Milliseconds(), 10))
+		h.Set("x-envoy-expected-rq-timeout-ms", strconv.FormatInt(d.Milliseconds(), 10))
 	}
 	r.open(end)
 	if end {
@@ -59,7 +48,7 @@ func (r *router) headers(h *headerMap, end bool) {
 func (r *router) open(end bool) {
 	r.sentAt = r.s.host().clock.Mono()
 	r.attempts++
-	var x outgoing
+	var x upstream.Exchange
 	post := func(name string, f func()) {
 		r.s.worker.loop.post(name, func() {
 			if r.x == x && !r.s.done {
@@ -67,18 +56,18 @@ func (r *router) open(end bool) {
 			}
 		})
 	}
-	x = r.pool.dial(r.head, end, exchangeEvents{
-		headers: func(h *headerMap, end bool) { post("response headers", func() { r.responseHeaders(h, end) }) },
-		data: func(b []byte, end bool) {
+	x = r.pool.Dial(r.head, end, upstream.Events{
+		Headers: func(h *header.Map, end bool) { post("response headers", func() { r.responseHeaders(h, end) }) },
+		Data: func(b []byte, end bool) {
 			post("response body", func() { r.responseEnded(end); r.s.response.onData(b, end) })
 		},
-		trailers: func(t *headerMap) {
+		Trailers: func(t *header.Map) {
 			post("response trailers", func() { r.responseEnded(true); r.s.response.onTrailers(t) })
 		},
-		reset: func(reason resetReason) { post("upstream reset", func() { r.reset(reason) }) },
+		Reset: func(reason upstream.Reset) { post("upstream reset", func() { r.reset(reason) }) },
 	})
 	r.x = x
-	r.s.response.release = x.give
+	r.s.response.release = x.Give
 }
 
 func (r *router) data(b []byte, end bool, owed int) {
@@ -89,7 +78,7 @@ func (r *router) data(b []byte, end bool, owed int) {
 		}
 	}
 	if r.x != nil {
-		r.x.send(b, end, func() { release(owed) })
+		r.x.Send(b, end, func() { release(owed) })
 	} else {
 		release(owed)
 	}
@@ -98,10 +87,10 @@ func (r *router) data(b []byte, end bool, owed int) {
 	}
 }
 
-func (r *router) trailers(t *headerMap) {
+func (r *router) trailers(t *header.Map) {
 	r.tail = t
 	if r.x != nil {
-		r.x.sendTrailers(t)
+		r.x.SendTrailers(t)
 	}
 	r.requestEnded()
 }
@@ -119,20 +108,20 @@ func (r *router) timeout() {
 		return
 	}
 	if r.s.response.passed {
-		r.s.cut("response_timeout", flagUpstreamRequestTimeout)
+		r.s.cut("response_timeout", flags.UpstreamRequestTimeout)
 		return
 	}
-	r.s.localReply(localReply{status: 504, body: []byte("upstream request timeout"), details: "response_timeout", flags: flagUpstreamRequestTimeout})
+	r.s.localReply(localReply{status: 504, body: []byte("upstream request timeout"), details: "response_timeout", flags: flags.UpstreamRequestTimeout})
 }
 
-func (r *router) responseHeaders(h *headerMap, end bool) {
-	status, _ := strconv.Atoi(h.value(":status"))
+func (r *router) responseHeaders(h *header.Map, end bool) {
+	status, _ := strconv.Atoi(h.Value(":status"))
 	if r.retries.wantsStatus(status) && r.retry() {
 		return
 	}
 	r.responseEnded(end)
 	r.s.setDetails("via_upstream")
-	h.set("x-envoy-upstream-service-time", strconv.FormatInt((r.s.host().clock.Mono()-r.sentAt).Milliseconds(), 10))
+	h.Set("x-envoy-upstream-service-time", strconv.FormatInt((r.s.host().clock.Mono()-r.sentAt).Milliseconds(), 10))
 	r.s.response.onHeaders(h, end)
 }
 
@@ -143,28 +132,28 @@ func (r *router) responseEnded(end bool) {
 	}
 }
 
-func (r *router) reset(reason resetReason) {
+func (r *router) reset(reason upstream.Reset) {
 	if r.s.response.passed {
-		r.s.cut("upstream_reset_after_response_started{"+reason.details()+"}", reason.flag)
+		r.s.cut("upstream_reset_after_response_started{"+reason.Details()+"}", reason.Flag)
 		return
 	}
 	if r.retries.wantsReset(reason) && r.retry() {
 		return
 	}
-	r.s.localReply(localReply{status: reason.status, body: []byte(reason.text()), details: "upstream_reset_before_response_started{" + reason.details() + "}", flags: reason.flag})
+	r.s.localReply(localReply{status: reason.Status, body: []byte(reason.Text()), details: "upstream_reset_before_response_started{" + reason.Details() + "}", flags: reason.Flag})
 }
 
 // retry sends the request once more if attempts are left, the body was kept and the response has not begun.
 func (r *router) retry() bool {
 	if r.retries.left == 0 {
-		r.s.flags |= flagUpstreamRetryLimitExceeded
+		r.s.flags |= flags.UpstreamRetryLimitExceeded
 		return false
 	}
 	if r.overflow || !r.ended {
 		return false
 	}
 	r.retries.left--
-	r.x.cancel()
+	r.x.Cancel()
 	r.x = nil
 	r.s.host().clock.AfterFunc(retryBackoff, func() { r.s.worker.loop.post("retry", r.resend) })
 	return true
@@ -176,10 +165,10 @@ func (r *router) resend() {
 	}
 	r.open(len(r.body) == 0 && r.tail == nil)
 	if len(r.body) > 0 || r.tail != nil {
-		r.x.send(r.body, r.tail == nil, func() {})
+		r.x.Send(r.body, r.tail == nil, func() {})
 	}
 	if r.tail != nil {
-		r.x.sendTrailers(r.tail)
+		r.x.SendTrailers(r.tail)
 	}
 }
 
@@ -189,7 +178,7 @@ func (r *router) cancel() {
 		r.stopTime()
 	}
 	if r.x != nil {
-		r.x.cancel()
+		r.x.Cancel()
 		r.x = nil
 	}
 }
@@ -199,5 +188,5 @@ func (r *router) address() string {
 	if r.head == nil {
 		return ""
 	}
-	return r.pool.target()
+	return r.pool.Target()
 }

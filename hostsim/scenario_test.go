@@ -358,7 +358,7 @@ func tidy(lines []string, luck bool) []string {
 // stage is where scenarios play: hostsim, or Envoy.
 type stage interface {
 	address() string
-	upstream() *upstream
+	upstream() *testServer
 	// configure gives the plugin another configuration.
 	configure(t *testing.T, config string)
 	// peekRaw returns the lines that begin so, without that beginning.
@@ -372,7 +372,7 @@ type stage interface {
 type simStage struct{ r *rig }
 
 func (s simStage) address() string                              { return s.r.address }
-func (s simStage) upstream() *upstream                          { return s.r.up }
+func (s simStage) upstream() *testServer                        { return s.r.up }
 func (s simStage) peek(_ *testing.T, name string) []string      { return s.r.book.all(name + " ") }
 func (s simStage) peekRaw(_ *testing.T, prefix string) []string { return s.r.book.all(prefix) }
 
@@ -407,7 +407,7 @@ func simFor(t *testing.T, s *scenario) stage {
 	})
 	if s.acts[0].path == "/dead" {
 		// A second proxy on the same host leads nowhere.
-		r.proxy.pool.address = deadAddress(t)
+		r.sendTo(deadAddress(t))
 	}
 	return simStage{r}
 }
@@ -442,16 +442,15 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, vers
 		t.Fatalf("no scenarios: %v", err)
 	}
 	var differ []string
-	stages := map[string]stage{}
+	// A stage is started by the first scenario that is played on it, and by none that -run leaves out.
+	stages := map[string]func() stage{}
 	for _, f := range files {
 		s := readScenario(t, f)
-		st := stages[s.key()]
 		alone := s.acts[0].options["alone"] == "yes" || s.reconfigures()
-		if st == nil || alone {
-			st = stageFor(t, s)
-			if !alone {
-				stages[s.key()] = st
-			}
+		start := stages[s.key()]
+		if start == nil && !alone {
+			start = sync.OnceValue(func() stage { return stageFor(t, s) })
+			stages[s.key()] = start
 		}
 		want, reason := s.wanted(version)
 		if reason != "" {
@@ -459,7 +458,10 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, vers
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			got := s.play(t, st)
+			if alone {
+				start = func() stage { return stageFor(t, s) }
+			}
+			got := s.play(t, start())
 			if *rewrite && reason == "" {
 				text := strings.Join(s.intro, "\n") + "\n----\n" + strings.Join(got, "\n") + "\n" + s.tail
 				if err := os.WriteFile(f, []byte(text), 0o644); err != nil {

@@ -38,7 +38,7 @@ type vmSnapshot struct {
 	tickers  map[uint32]ticker
 }
 
-// Save takes the moment. It is an error unless the host is at rest: no step queued or running, no stream, no callout, no VM that has
+// Save takes a snapshot. It is an error unless the host is at rest: no step queued or running, no stream, no callout, no VM that has
 // failed; and unless its clock is a [ManualClock], by itself or embedded in what Config.Clock is.
 func (h *Host) Save() (*Snapshot, error) {
 	clock, err := h.manualClock()
@@ -97,7 +97,7 @@ func (h *Host) Restore(m *Snapshot) error {
 		return err
 	}
 	if m.host != h {
-		return errors.New("the moment is another host's")
+		return errors.New("the snapshot is another host's")
 	}
 	for i := range m.vms {
 		s := &m.vms[i]

@@ -39,6 +39,7 @@ func TestSaveAndRestoreRefuse(t *testing.T) {
 		t.Errorf("on a real clock: %v", err)
 	}
 	h := seenHost(t, Config{Clock: NewManualClock(time.Unix(0, 0))})
+	h.Wait() // for what its VMs still do at their start
 	m, err := h.Save()
 	if err != nil {
 		t.Fatal(err)

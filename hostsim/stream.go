@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/flags"
+	"github.com/callonce/callonce/hostsim/internal/header"
 )
 
 // stream is one request and its response. It lives on its worker's loop; nothing else touches it.
@@ -28,7 +31,7 @@ type stream struct {
 	status        int
 	details       string
 	explained     bool // details are known, if only as empty
-	flags         responseFlags
+	flags         flags.Set
 	received      int // bytes of the request's body, from the client
 	responseBytes int // bytes of the response's body, to the client
 	filterState   map[string][]byte
@@ -52,10 +55,10 @@ type streamInfo struct {
 // client is the downstream side. Its methods are called on the worker's loop and must not block.
 type client interface {
 	// headers begins the response. keep says whether a connection of HTTP/1 may serve another request after it.
-	headers(h *headerMap, end, keep bool)
+	headers(h *header.Map, end, keep bool)
 	// send calls sent once the data needs no memory any more.
 	send(b []byte, end bool, sent func())
-	trailers(t *headerMap)
+	trailers(t *header.Map)
 	// reset ends the response without its proper end.
 	reset()
 }
@@ -64,7 +67,7 @@ type client interface {
 type localReply struct {
 	status  int
 	details string
-	flags   responseFlags
+	flags   flags.Set
 	body    []byte
 	headers []Header
 }
@@ -95,7 +98,7 @@ func newStream(w *worker, info streamInfo, c client, releaseRequest func(int)) *
 }
 
 // localReply answers in place of the upstream. It passes the response callbacks if the response has not begun; if only its headers
-// are held it replaces them past the module; and if they have gone out all that is left is to cut.
+// are buffered it replaces them past the module; and if they have gone out all that is left is to cut.
 func (s *stream) localReply(r localReply) {
 	if s.done {
 		if s.logging {
@@ -114,14 +117,14 @@ func (s *stream) localReply(r localReply) {
 	}
 	direct := s.response.seen
 	s.router.cancel()
-	h := &headerMap{lines: []Header{{":status", strconv.Itoa(r.status)}}}
+	h := &header.Map{Lines: []Header{{Name: ":status", Value: strconv.Itoa(r.status)}}}
 	for _, e := range r.headers {
-		h.add(e.Name, e.Value)
+		h.Add(e.Name, e.Value)
 	}
 	if len(r.body) > 0 {
-		h.set("content-length", strconv.Itoa(len(r.body)))
-		if !h.has("content-type") {
-			h.add("content-type", "text/plain")
+		h.Set("content-length", strconv.Itoa(len(r.body)))
+		if !h.Has("content-type") {
+			h.Add("content-type", "text/plain")
 		}
 	}
 	head := s.info.method == "HEAD" || len(r.body) == 0
@@ -155,11 +158,11 @@ func (s *stream) fail() {
 // refuse answers a request that the filter never gets to see, but for its end.
 func (s *stream) refuse(r localReply) {
 	s.failed = true
-	s.badRequest = r.flags&flagDownstreamProtocolError != 0 || r.status == http.StatusRequestTimeout
+	s.badRequest = r.flags&flags.DownstreamProtocolError != 0 || r.status == http.StatusRequestTimeout
 	s.localReply(r)
 }
 
-// bufferLimit is how much may be held of either body.
+// bufferLimit is how much may be buffered of either body.
 func (s *stream) bufferLimit() int {
 	if s.info.protocol == "HTTP/2" {
 		return s.host().config.BufferLimitHTTP2
@@ -176,7 +179,7 @@ func (s *stream) responseTooLarge() {
 }
 
 // cut ends the response in the middle.
-func (s *stream) cut(details string, flags responseFlags) {
+func (s *stream) cut(details string, flags flags.Set) {
 	if s.done {
 		return
 	}
@@ -201,7 +204,7 @@ func (s *stream) clientGone() {
 		return
 	}
 	s.setDetails("downstream_remote_disconnect")
-	s.flags |= flagDownstreamConnectionTermination
+	s.flags |= flags.DownstreamConnectionTermination
 	s.finish()
 }
 
@@ -246,9 +249,9 @@ func (s *stream) onRequestData(b []byte, end bool) {
 // responseSink passes a response on to the client and notes what the access log wants to know.
 type responseSink struct{ s *stream }
 
-func (r responseSink) headers(h *headerMap, end bool) {
+func (r responseSink) headers(h *header.Map, end bool) {
 	r.s.response.passed = true
-	r.s.status, _ = strconv.Atoi(h.value(":status"))
+	r.s.status, _ = strconv.Atoi(h.Value(":status"))
 	r.s.idle.touch()
 	r.s.client.headers(h, end, r.s.request.ended && !r.s.badRequest)
 	if end {
@@ -266,7 +269,7 @@ func (r responseSink) data(b []byte, end bool, owed int) {
 	}
 }
 
-func (r responseSink) trailers(t *headerMap) {
+func (r responseSink) trailers(t *header.Map) {
 	r.s.client.trailers(t)
 	r.s.finish()
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // upstream is a server whose path says what it does. It works below net/http, so as to misbehave.
-type upstream struct {
+type testServer struct {
 	address string
 	mu      sync.Mutex
 	got     []received
@@ -25,7 +25,7 @@ type upstream struct {
 }
 
 // ack is told by a client of whatever it receives, so that the next piece follows only then.
-func (u *upstream) ack(name string) chan struct{} {
+func (u *testServer) ack(name string) chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	c := u.acks[name]
@@ -42,9 +42,9 @@ type received struct {
 	body         string
 }
 
-func newUpstream(t *testing.T) *upstream {
+func newUpstream(t *testing.T) *testServer {
 	l := listen(t)
-	u := &upstream{address: l.Addr().String(), gates: map[string]chan struct{}{}, acks: map[string]chan struct{}{}, scripts: map[string]*script{}}
+	u := &testServer{address: l.Addr().String(), gates: map[string]chan struct{}{}, acks: map[string]chan struct{}{}, scripts: map[string]*script{}}
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -59,7 +59,7 @@ func newUpstream(t *testing.T) *upstream {
 }
 
 // hold makes requests for path wait until release is called.
-func (u *upstream) hold(path string) (release func()) {
+func (u *testServer) hold(path string) (release func()) {
 	gate := make(chan struct{})
 	u.mu.Lock()
 	u.gates[path] = gate
@@ -67,7 +67,7 @@ func (u *upstream) hold(path string) (release func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-func (u *upstream) requests(path string) []received {
+func (u *testServer) requests(path string) []received {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var out []received
@@ -79,7 +79,7 @@ func (u *upstream) requests(path string) []received {
 	return out
 }
 
-func (u *upstream) serve(c net.Conn) {
+func (u *testServer) serve(c net.Conn) {
 	defer c.Close()
 	r := bufio.NewReader(c)
 	for {
@@ -110,7 +110,7 @@ func (u *upstream) serve(c net.Conn) {
 const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 // respond answers, and says whether the connection lives on.
-func (u *upstream) respond(c net.Conn, path string, gate, ack chan struct{}) bool {
+func (u *testServer) respond(c net.Conn, path string, gate, ack chan struct{}) bool {
 	write := func(s string) { io.WriteString(c, s) }
 	// A pause ends when the client has the piece; if it tells nothing, or gets nothing, after a while.
 	pause := func() {

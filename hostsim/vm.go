@@ -274,7 +274,7 @@ func parsePairs(b []byte) []Header {
 		if !ok {
 			return nil
 		}
-		out = append(out, Header{name, value})
+		out = append(out, Header{Name: name, Value: value})
 	}
 	if pos != len(b) {
 		return nil

@@ -1,4 +1,4 @@
-// Package hostsimcmd runs "hostsim serve": the filter under the host simulator, as a
+// Package hostsimcmd runs "callonce serve": the filter under the host simulator, as a
 // reverse proxy in front of an MCP server. It knows nothing of what the filter decides.
 package hostsimcmd
 
@@ -25,7 +25,7 @@ const startTimeout = 5 * time.Minute
 // Options say what is run and where. Empty paths mean what "make build" leaves in
 // dist/, and the configuration of the demo.
 type Options struct {
-	// Binary is the path of hostsim, Plugin that of the compiled filter, Config that
+	// Binary is the path of the command callonce, Plugin that of the compiled filter, Config that
 	// of its configuration.
 	Binary, Plugin, Config string
 	// Listen is the host:port to serve at; empty takes a free port.
@@ -36,18 +36,18 @@ type Options struct {
 	Workers int
 	// More are further flags: --route NAME, --metadata KEY=VALUE, --property PATH=VALUE.
 	More []string
-	// Echo takes what hostsim prints: its progress and its access log. May be nil.
+	// Echo takes what it prints: its progress and its access log. May be nil.
 	Echo io.Writer
 }
 
-// Hostsim is a running hostsim.
+// Hostsim is a running "callonce serve".
 type Hostsim struct {
 	*child.Process
 	url, config string
 }
 
-// Start runs hostsim and returns when it serves. ctx bounds the start,
-// and so do five minutes. An error holds what hostsim printed.
+// Start runs it and returns when it serves. ctx bounds the start,
+// and so do five minutes. An error holds what was printed.
 func Start(ctx context.Context, opts Options) (*Hostsim, error) {
 	if err := opts.fill(); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func Start(ctx context.Context, opts Options) (*Hostsim, error) {
 		"--listen", opts.Listen,
 		"--workers", strconv.Itoa(opts.Workers),
 		"--upstream", opts.Upstream}, opts.More...)...)
-	process, err := child.Start("hostsim", cmd, opts.Echo)
+	process, err := child.Start("callonce", cmd, opts.Echo)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Start(ctx context.Context, opts Options) (*Hostsim, error) {
 	return h, nil
 }
 
-// listeningLine is what hostsim prints when it serves. That it takes connections says
+// listeningLine is what is printed when it serves. That it takes connections says
 // less: it does so while it still compiles.
 var listeningLine = regexp.MustCompile(`(?m)^listening on (http://[^ ,]+),`)
 
@@ -95,7 +95,7 @@ func (o *Options) fill() error {
 		def  string
 		what string
 	}{
-		{&o.Binary, "dist/hostsim", "hostsim (make build makes it)"},
+		{&o.Binary, "dist/callonce", "the command callonce (make build makes it)"},
 		{&o.Plugin, "dist/callonce.wasm", "the compiled filter (make build makes it)"},
 		{&o.Config, "e2e/testdata/demo.json", "the filter's configuration"},
 	} {

@@ -5,10 +5,14 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/hostsim"
+	"github.com/callonce/callonce/hostsim/explore"
 )
 
 // What a step does is seen from outside: its accesses to shared data and queues, the steps that it posts to workers, its looks at the
 // clock. A step is over when every worker stands still again, so whatever happens meanwhile is its doing.
+
+// Touch is something that a step reads or changes.
+type Touch = explore.Touch
 
 // Touch says that the present step reads or changes something that other steps may look at too. It is for what a scenario does inside
 // of steps that are not its own: when a client gets its answer, when the server is reached.
@@ -20,7 +24,7 @@ func (w *World) Touch(what string, writes bool) {
 
 func (w *World) touch(what string, writes bool) {
 	if w.did != nil {
-		w.did.touch(Touch{what, writes})
+		w.did.Touch(Touch{What: what, Writes: writes})
 	}
 }
 
@@ -33,9 +37,9 @@ func (w *World) playing() bool {
 
 func (w *World) began(o *Option) {
 	w.mu.Lock()
-	w.did = &footprint{everything: o.Touches == nil}
+	w.did = &explore.Footprint{Everything: o.Touches == nil}
 	for _, t := range o.Touches {
-		w.did.touch(t)
+		w.did.Touch(t)
 	}
 	w.mu.Unlock()
 }
@@ -45,8 +49,8 @@ func (w *World) ended() {
 	did := w.did
 	w.did = nil
 	w.mu.Unlock()
-	if x, ok := w.chooser.(*explorer); ok {
-		x.took(did)
+	if x, ok := w.chooser.(*exploring); ok {
+		x.Took(did)
 	}
 }
 
@@ -61,8 +65,8 @@ func (w *World) post(n int, _ string) {
 	p.posted++
 	w.workers[n] = p
 	if w.did != nil {
-		w.did.touch(Touch{fmt.Sprint("steps of worker ", n), true})
-		w.did.made = append(w.did.made, message(n, p.posted))
+		w.did.Touch(Touch{What: fmt.Sprint("steps of worker ", n), Writes: true})
+		w.did.Made = append(w.did.Made, message(n, p.posted))
 	}
 }
 
@@ -74,10 +78,10 @@ func (w *World) accessed(call *hostsim.Call, status hostsim.Status) {
 	}
 	switch call.Function {
 	case getData:
-		w.Touch(keyTouch+string(call.Key), false)
+		w.Touch(explore.KeyTouch+string(call.Key), false)
 	case setData:
 		wrote := status == hostsim.StatusOK
-		w.Touch(keyTouch+string(call.Key), wrote)
+		w.Touch(explore.KeyTouch+string(call.Key), wrote)
 		if wrote && w.scenario.Compared != nil && w.scenario.Compared(call) {
 			w.Touch("what is compared", true)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/hostsim"
+	"github.com/callonce/callonce/hostsim/explore"
 )
 
 // Option is a step that may be taken next. Its name must say which of all steps it is: of two options of one moment no two share it.
@@ -69,7 +70,7 @@ type World struct {
 	seen    []int // occasions, by fault
 	turn    int   // the worker that runs
 	workers map[int]progress
-	did     *footprint // what the present step does; nil outside of steps
+	did     *explore.Footprint // what the present step does; nil outside of steps
 }
 
 // progress is how far a worker has come.
@@ -113,9 +114,6 @@ func (f *Failure) Error() string {
 // Unwrap gives the violation.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// errRedundant ends a run whose order is the same as one before but for steps that may be swapped.
-var errRedundant = fmt.Errorf("redundant")
-
 func (w *World) run() error {
 	limit := w.scenario.MaxSteps
 	if limit == 0 {
@@ -130,8 +128,8 @@ func (w *World) run() error {
 		}
 		options := w.options()
 		if len(options) == 0 {
-			if x, ok := w.chooser.(*explorer); ok {
-				x.stable(nil)
+			if x, ok := w.chooser.(*exploring); ok {
+				x.Ended()
 			}
 			break
 		}
@@ -140,7 +138,7 @@ func (w *World) run() error {
 		}
 		n := w.chooser.Choose(options)
 		if n < 0 {
-			return errRedundant
+			return explore.ErrRedundant
 		}
 		w.steps = append(w.steps, options[n].Name)
 		w.began(&options[n])
@@ -190,7 +188,7 @@ func (w *World) proceed(n int, p *point) {
 	if p.call != nil {
 		if w.Strike(Crash) {
 			v = hostsim.Crash()
-			w.Touch(keyTouch+string(p.call.Key), false)
+			w.Touch(explore.KeyTouch+string(p.call.Key), false)
 			w.note("  … and crashes there")
 		} else if p.call.Function == setData && w.Strike(RefuseCAS) {
 			v = hostsim.Fail(hostsim.StatusCasMismatch)
@@ -201,7 +199,7 @@ func (w *World) proceed(n int, p *point) {
 	delete(w.points, n)
 	w.turn = n
 	if w.did != nil && p.token != "" {
-		w.did.used = append(w.did.used, p.token)
+		w.did.Used = append(w.did.Used, p.token)
 	}
 	w.mu.Unlock()
 	p.proceed <- v

@@ -34,14 +34,14 @@ func TestHundredChanges(t *testing.T) {
 			}
 			wantReplay(t, c.call("3", "charge", `{}`, "old", on(1)...))
 			wantRuns(t, u, 1+100*workers)
-			places := 0
+			slots := 0
 			for _, key := range p.host.Store().Keys(vmID) {
 				if strings.Contains(key, "/h/") {
-					places++
+					slots++
 				}
 			}
-			if places > 3*workers {
-				t.Errorf("%d places of holders in shared data, for %d workers", places, workers)
+			if slots > 3*workers {
+				t.Errorf("%d worker slots in shared data, for %d workers", slots, workers)
 			}
 			// Where nothing has drained yet, a hundred configurations are at work.
 			if now := p.Memory(t); drain < time.Minute && now > half+half/8 {

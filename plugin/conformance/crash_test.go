@@ -113,7 +113,7 @@ func TestKilledBetweenTheWrites(t *testing.T) {
 }
 
 // Case 41, its end: after a crash at any host call of a whole call, the counts are right
-// again within the lease and two passes of the sweep: neither is a place lost, nor is
+// again within the lease and two passes of the sweep: neither is a unit of quota lost, nor is
 // one given out twice.
 func TestCountsAfterACrashAnywhere(t *testing.T) {
 	const config = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"lease":"2s","ttl":"10m","limits":{

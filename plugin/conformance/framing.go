@@ -37,7 +37,7 @@ func (r reply) kind() string {
 }
 
 // What has no body comes first: nothing has told the filter yet whether this proxy
-// holds headers, and nothing will while such a request waits. Where they are not held
+// buffers headers, and nothing will while such a request waits. Where they are not buffered
 // it then goes on as it is, since it calls no tool.
 func everyFraming(t *testing.T, f Front) {
 	h1 := func(method, headers string) string {
@@ -52,7 +52,7 @@ func everyFraming(t *testing.T, f Front) {
 	half := len(body) / 2
 	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 	for _, noHold := range []bool{false, true} {
-		t.Run(map[bool]string{false: "held", true: "not-held"}[noHold], func(t *testing.T) {
+		t.Run(map[bool]string{false: "buffered", true: "not-buffered"}[noHold], func(t *testing.T) {
 			u := newUpstream(t, asJSON)
 			p := f.Start(t, Setup{Config: plain, Upstream: u.URL, Workers: 1, NoHoldHeaders: noHold})
 			one := func(parts ...string) func() reply { return func() reply { return overHTTP1(t, p, parts...) } }
@@ -97,7 +97,7 @@ func everyFraming(t *testing.T, f Front) {
 
 func trailers(t *testing.T, f Front) {
 	for _, noHold := range []bool{false, true} {
-		t.Run(map[bool]string{false: "held", true: "not-held"}[noHold], func(t *testing.T) {
+		t.Run(map[bool]string{false: "buffered", true: "not-buffered"}[noHold], func(t *testing.T) {
 			u := newUpstream(t, asJSON)
 			p := f.Start(t, Setup{Config: plain, Upstream: u.URL, Workers: 1, NoHoldHeaders: noHold})
 			for _, proto := range []string{"HTTP/1.1", "HTTP/2"} {

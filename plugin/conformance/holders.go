@@ -230,7 +230,7 @@ func panics(t *testing.T, f Front) {
 }
 
 // vmDies kills the only worker's VM: its streams suffer, new calls get 503 and then
-// service, what was in flight becomes unknown, what it held ends by the idle timeout.
+// service, what was in flight becomes unknown, what it had buffered ends by the idle timeout.
 func vmDies(t *testing.T, f Front) {
 	end := newGate()
 	u := newUpstream(t, ticking(end))

@@ -131,10 +131,10 @@ var callers = [3][2]headers{
 	{{"X-User", "ada", "X-Tenant", "one"}, {"X-User", "bob", "X-Tenant", "one"}},
 }
 
-// lastPlace races two calls for the only place in flight of a level, rounds times, and
+// lastQuota races two calls for the only quota in flight of a level, rounds times, and
 // gives how many were let through in each round. Those that were not must have been
-// refused for want of room. A claim writes one page for each level, innermost first.
-func lastPlace(t *testing.T, b *barrier, level, rounds int) (through []int) {
+// refused for want of quota. A claim writes one page for each level, innermost first.
+func lastQuota(t *testing.T, b *barrier, level, rounds int) (through []int) {
 	const config = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"scope":["header:x-tenant"],"limits":{
 		"in_flight":1,"in_flight_per_principal":1,"in_flight_per_scope":1}}},"default":"p"}`
 	var works atomic.Pointer[gate]
@@ -184,11 +184,11 @@ func lastPlace(t *testing.T, b *barrier, level, rounds int) (through []int) {
 	return through
 }
 
-// Case 41: two workers race for a limit's last place, at each of the levels: one
+// Case 41: two workers race for the last quota of a limit, at each of the levels: one
 // claims it.
 func TestLastPlaceIsGivenOnce(t *testing.T) {
 	for level := range callers {
-		for round, n := range lastPlace(t, &barrier{part: "/p/"}, level, 10) {
+		for round, n := range lastQuota(t, &barrier{part: "/p/"}, level, 10) {
 			if n != 1 {
 				t.Errorf("level %d, round %d: %d calls were let through", level, round, n)
 			}
@@ -200,14 +200,14 @@ func TestLastPlaceIsGivenOnce(t *testing.T) {
 // can fail.
 func TestOverwrittenPagesGiveTheLastPlaceTwice(t *testing.T) {
 	overwrite := uint32(0)
-	for round, n := range lastPlace(t, &barrier{part: "/p/", cas: &overwrite}, len(callers)-1, 5) {
+	for round, n := range lastQuota(t, &barrier{part: "/p/", cas: &overwrite}, len(callers)-1, 5) {
 		if n != 2 {
 			t.Errorf("round %d: %d calls were let through; held between get and set, an overwritten page must let both", round, n)
 		}
 	}
 }
 
-// Case 46: the place of a reply is taken by another key's between a reader's two reads,
+// Case 46: the slot of an answer is taken by another key's between a reader's two reads,
 // of the entry and of the reply: the reader says that the reply is gone, and never
 // answers with the other's.
 func TestPlaceReusedBetweenTwoReads(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Two configurations: with keys in headers only, a call without one passes unread;
-// with the default places, it must be read to see that no key stands in it. The ttl
+// with the default key sources, it must be read to see that no key stands in it. The ttl
 // is the shortest that goes with the default lease, so that the table does not fill
 // up with the calls of the measurement; the limits leave room for those of the last
 // half minute, however fast the machine is.
@@ -37,7 +37,7 @@ func benchRequest(ctx context.Context, plan plan, files files, stdout io.Writer)
 	n := plan.requests
 	cases := []benchCase{
 		{"no filter", "", envoys[0], n, unkeyed},
-		{"pass-through (nothing held)", "≤ +45", envoys[1], n, unkeyed},
+		{"pass-through (nothing buffered)", "≤ +45", envoys[1], n, unkeyed},
 		{"unkeyed call, read", "≤ +90", envoys[2], n, unkeyed},
 		{"guarded first call", "≤ +120", envoys[2], n, first},
 		{"replay", "< 0", envoys[2], n, repeat},

@@ -37,11 +37,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	var opts hostsimcmd.Options
-	flags.StringVar(&opts.Binary, "hostsim", "", "`FILE` of hostsim (default dist/hostsim)")
+	flags.StringVar(&opts.Binary, "callonce", "", "`FILE` of the command callonce (default dist/callonce)")
 	flags.StringVar(&opts.Plugin, "plugin", "", "`FILE` of the compiled filter (default dist/callonce.wasm)")
 	flags.StringVar(&opts.Config, "config", "", "`FILE` of the filter's configuration (default e2e/testdata/demo.json)")
 	flags.IntVar(&opts.Workers, "workers", 2, "`NUMBER` of worker VMs")
-	verbose := flags.Bool("verbose", false, "also show what hostsim prints")
+	verbose := flags.Bool("verbose", false, "also show what callonce serve prints")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

@@ -33,9 +33,15 @@ Usage:  run [flags]
 const usual = "127.0.0.1:10000"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once, as if it had not been caught.
-	context.AfterFunc(ctx, stop)
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// A second signal ends the process at once, as if it had not been caught.
+		signal.Stop(signals)
+		stop()
+	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -47,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	opts := hostsimcmd.Options{Echo: stdout, Upstream: os.Getenv("UPSTREAM")}
-	flags.StringVar(&opts.Binary, "hostsim", "", "`FILE` of hostsim (default dist/hostsim)")
+	flags.StringVar(&opts.Binary, "callonce", "", "`FILE` of the command callonce (default dist/callonce)")
 	flags.StringVar(&opts.Plugin, "plugin", "", "`FILE` of the compiled filter (default dist/callonce.wasm)")
 	flags.StringVar(&opts.Config, "config", "", "`FILE` of the filter's configuration (default e2e/testdata/demo.json)")
 	flags.StringVar(&opts.Listen, "listen", os.Getenv("LISTEN"), "`HOST:PORT` to serve at (default $LISTEN, else "+usual+", or a free port when that is taken)")
@@ -105,11 +111,11 @@ func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error
 	case <-ctx.Done():
 		return nil
 	case <-proxy.Done():
-		return fmt.Errorf("hostsim ended by itself: %v", proxy.Wait())
+		return fmt.Errorf("callonce serve ended by itself: %v", proxy.Wait())
 	}
 }
 
-// checkUpstream names the variable, which hostsim does not know.
+// checkUpstream names the variable, which callonce serve does not know.
 func checkUpstream(upstream string) error {
 	if upstream == "" {
 		return nil

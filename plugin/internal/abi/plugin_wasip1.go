@@ -8,11 +8,13 @@ import (
 	"github.com/callonce/callonce/plugin/internal/guard"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/policy"
+	"github.com/callonce/callonce/plugin/internal/version"
 )
 
 // start reads the configuration and opens the ledger. It refuses to start, with every
 // reason in the log, rather than run unguarded.
 func (p *plugin) start(size uint32) bool {
+	logText(logInfo, "callonce "+version.String())
 	text, st := taken(proxyGetBufferBytes(configuration, 0, size, pBytes(), pSize()))
 	if st != statusOK && st != statusNotFound {
 		logText(logCritical, "the configuration cannot be read: "+st.Error())

@@ -1,0 +1,134 @@
+// Package serve is a command around hostsim: it serves a filter as a reverse proxy, or runs it just long enough to judge a configuration. A
+// filter's own command fills in what it knows of that filter; command hostsim fills in nothing.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Command is a command with the subcommands serve and check, and version where Version is set. Only Name is required.
+type Command struct {
+	// Name is what the command is called in what it prints, About one line that says what it is for.
+	Name, About string
+	// Plugin finds the compiled filter when --plugin names none. Without it serve needs --plugin.
+	Plugin func() (path string, err error)
+	// LogFields are fields of the access log, before those of --log-field.
+	LogFields []LogField
+	// Matchers are members of a fault's match, besides method and path.
+	Matchers []Matcher
+	// Check judges a configuration without running the filter, when --plugin names none. An error is printed as it is; warnings are what is
+	// no mistake, and yet hardly meant. Without it check needs --plugin, and has no --strict.
+	Check func(config []byte) (warnings []string, err error)
+	// Version is what the subcommand version prints.
+	Version func() string
+}
+
+// LogField is a field of the access log.
+type LogField struct {
+	// Name stands before the value.
+	Name string
+	// State is the filter state that is the value, as an Envoy's log names it: "wasm." and what the filter called it.
+	State string
+	// Optional leaves the field out where the filter has not set the state. Else it is "-" there.
+	Optional bool
+}
+
+// Matcher reads something out of a request's body for the rules of a faults file.
+type Matcher struct {
+	// Name is the member's name in match, About says what it is.
+	Name, About string
+	// Read is "" where the body has none.
+	Read func(body []byte) string
+}
+
+// errUsage marks mistakes of the command line, which end with status 2.
+var errUsage = errors.New("usage")
+
+// Main runs the command on the process's arguments until it ends or is interrupted, and ends the process.
+func (c *Command) Main() {
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// A second signal ends the process at once, as if it had not been caught. This comes first: whoever is told that the command stops
+		// may send it at once.
+		signal.Stop(signals)
+		stop()
+	}()
+	os.Exit(c.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Run runs the command until it ends or ctx does, and returns the process's status: 0 when all is well, 1 for a mistake, 2 for one of the
+// command line, 3 where a strict check found warnings only.
+func (c *Command) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, c.usage())
+		return 2
+	}
+	var err error
+	switch name := args[0]; {
+	case name == "serve":
+		err = c.serve(ctx, args[1:], stdout, stderr)
+	case name == "check":
+		err = c.check(ctx, args[1:], stdout, stderr)
+	case name == "version" && c.Version != nil:
+		fmt.Fprintln(stdout, c.Name, c.Version())
+	case name == "help", name == "-h", name == "--help":
+		fmt.Fprint(stdout, c.usage())
+	default:
+		there := "serve and check"
+		if c.Version != nil {
+			there = "serve, check and version"
+		}
+		err = fmt.Errorf("%w: unknown command %q; there are %s", errUsage, name, there)
+	}
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(stderr, "%s: %v\n", c.Name, err)
+		return 2
+	case errors.Is(err, errWarned):
+		fmt.Fprintf(stderr, "%s: %v\n", c.Name, err)
+		return 3
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", c.Name, err)
+	return 1
+}
+
+func (c *Command) usage() string {
+	about := cmp.Or(c.About, c.Name+" runs a proxy-wasm filter without Envoy.")
+	text := about + "\n\n  " + c.serveSynopsis() + `
+      serve HTTP/1.1 and unencrypted HTTP/2, pass every request through the filter to the upstream, log one line each
+  ` + c.checkSynopsis() + `
+      say whether the filter would start with this configuration, and if not, why
+`
+	if c.Version != nil {
+		text += "  " + c.Name + " version\n      say which build this is\n"
+	}
+	return text + fmt.Sprintf("\n\"%[1]s serve --help\" and \"%[1]s check --help\" list all flags.\n", c.Name)
+}
+
+func (c *Command) serveSynopsis() string {
+	plugin := "--plugin FILE.wasm "
+	if c.Plugin != nil {
+		plugin = ""
+	}
+	return c.Name + " serve " + plugin + "--config FILE --listen HOST:PORT --upstream URL [more]"
+}
+
+func (c *Command) checkSynopsis() string {
+	if c.Check == nil {
+		return c.Name + " check --plugin FILE.wasm --config FILE"
+	}
+	return c.Name + " check --config FILE [--strict | --plugin FILE.wasm]"
+}
