@@ -6,6 +6,6 @@ import "github.com/callonce/callonce/plugin/internal/ledger"
 
 var layout = ledger.DefaultLayout
 
-// mostHeadsBuffered bounds headsHeld, softly: a VM of Envoy's dies at 1 GiB, and Go's
+// mostHeadsBuffered bounds headsBuffered, softly: a VM of Envoy's dies at 1 GiB, and Go's
 // collector lets what lives grow to twice its size.
 const mostHeadsBuffered = 192 << 20
