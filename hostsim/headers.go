@@ -46,8 +46,6 @@ func (m *headerMap) remove(name string) {
 	m.lines = slices.DeleteFunc(m.lines, func(h Header) bool { return h.Name == name })
 }
 
-func (m *headerMap) clone() *headerMap { return &headerMap{lines: slices.Clone(m.lines)} }
-
 // join makes one line, where the first stands, of all lines of name. It is what Envoy does with headers that it knows to be single.
 func (m *headerMap) join(name string) {
 	first := -1

@@ -11,8 +11,7 @@ import (
 // promises. It decodes the records for itself and counts for itself.
 type watcher struct {
 	*world
-	truth      map[uint64]counts // by row, from the buckets
-	entries    map[uint64]levelNames
+	truth      map[uint64]counts    // by row, from the buckets
 	caps       map[uint64]counts    // by row, the widest in use; 0 = none
 	heartbeats map[uint64]Mono      // last sign of each incarnation
 	silence    map[uint64][][2]Mono // of each incarnation: its long silences
@@ -32,8 +31,6 @@ type fenceKey struct {
 	id    [32]byte
 	fence uint64
 }
-
-type levelNames struct{ policy, principal, scope uint64 }
 
 func newWatcher(w *world) *watcher {
 	return &watcher{

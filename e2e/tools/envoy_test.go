@@ -1,0 +1,27 @@
+package tools
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// An Envoy on the path is not taken: what is tested is the pinned one.
+func TestEnvoyOnThePathIsLeftAlone(t *testing.T) {
+	checkout(t)
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	t.Setenv("ENVOY", "")
+	script(t, bin, "envoy", "exit 0")
+	if got, err := Envoy(); err == nil {
+		t.Errorf("want none where nothing can be installed, got %s", got)
+	}
+	// One that is named is.
+	t.Setenv("ENVOY", filepath.Join(bin, "envoy"))
+	if got, err := Envoy(); err != nil || got != filepath.Join(bin, "envoy") {
+		t.Errorf("want the one that is named, got %q, %v", got, err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "envoy")); err != nil {
+		t.Fatal(err)
+	}
+}
