@@ -25,3 +25,21 @@ func TestEnvoyOnThePathIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What is installed is what was hashed: a pin without hashes is none, and those in the repository have them.
+func TestEnvoysArePinnedByHash(t *testing.T) {
+	for _, bad := range []string{"", "1.0.0\n", "1.0.0\nmd5:1\n"} {
+		if v, r, err := envoyPin(bad); err == nil {
+			t.Errorf("%q: taken as %q, %q", bad, v, r)
+		}
+	}
+	for _, name := range []string{"envoy.version", "envoy.oldest"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := envoyPin(string(text)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
