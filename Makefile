@@ -7,7 +7,7 @@ GO   ?= go
 
 .PHONY: help
 help: ## Print this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2} /^## / {print substr($$0, 4)}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim ## Build dist/callonce.wasm, dist/callonce and dist/hostsim
@@ -21,6 +21,42 @@ run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a pa
 demo: build ## Play the scenarios of repeated calls, and count the charges at the server
 	@$(GO) build -C e2e -o ../$(DIST)/demo ./cmd/demo
 	@exec $(DIST)/demo
+
+# The modules of this repository: each is tidy by itself, and go mod tidy in one does not look into the others.
+MODULES = $(patsubst %/go.mod,%,$(shell git ls-files '*go.mod'))
+# Those that the checks of code go over; the others hold filters for tests, or nothing but what is compiled elsewhere.
+CHECKED = . gate e2e plugin/internal/etcd/realtest $(wildcard clients/go)
+
+.PHONY: check
+check: $(DIST)/tools ## Check what needs no run: tidy modules, format, vet, staticcheck, dead code, races, planted faults that apply, figures
+	@for m in $(MODULES); do echo "tidy $$m"; (cd $$m && $(GO) mod tidy -diff) || exit 1; done
+	@echo gofmt; out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out"; exit 1; }
+	@for m in $(CHECKED); do echo "vet $$m"; $(GO) vet -C $$m ./... || exit 1; done
+	@for t in none faults smalltable figures; do echo "vet the filter, -tags $$t"; GOOS=wasip1 GOARCH=wasm $(GO) vet -tags $$t ./plugin/... || exit 1; done
+	@for m in hostsim/testdata/probe hostsim/testdata/seen; do echo "vet $$m"; GOOS=wasip1 GOARCH=wasm $(GO) vet -C $$m . || exit 1; done
+	@# The ABI is whole only where it is compiled for the host, and is checked there.
+	@for m in $(CHECKED); do echo "staticcheck $$m"; (cd $$m && $(CURDIR)/$(DIST)/tools/staticcheck $$($(GO) list ./... | grep -v /internal/abi$$)) || exit 1; done
+	@echo "staticcheck the filter"; GOOS=wasip1 GOARCH=wasm $(DIST)/tools/staticcheck ./plugin/...
+	@echo "dead code"; $(DIST)/tools/deadcode
+	@echo "planted faults"; $(DIST)/tools/mutants -check
+	$(GO) test -C gate ./...
+	$(GO) test -race -run 'Parallel' ./plugin/internal/ledger/shared
+	$(GO) test -race ./plugin/internal/abi ./plugin/internal/scratch ./hostsim/hosttest
+	$(GO) test -count=1 ./plugin/internal/figures
+
+.PHONY: mutants
+mutants: $(DIST)/tools ## Plant every fault of the lists (*/testdata/mutants.txt), and see each found; OF=folder for some, J=2 for two at a time (an hour and more)
+	@$(DIST)/tools/mutants $(if $(OF),-of $(OF)) $(if $(J),-j $(J))
+
+.PHONY: record
+record: ## Record the size of the filter and what each kind of request costs, for make check to compare with
+	$(GO) test -count=1 ./plugin/internal/figures -record
+
+.PHONY: long
+long: build ## Longer runs of the tests of the ledger, the explorer and the reader of JSON (an hour and more)
+	$(GO) test -count=1 -timeout 120m ./plugin/internal/ledger/shared -schedules 100000 -deep 1 -million
+	$(GO) test -count=1 -timeout 120m ./hostsim/schedule -all
+	CALLONCE_LONG_RUN=1 $(GO) test -count=1 -timeout 120m ./...
 
 .PHONY: test
 test: build ## Test everything that needs no Envoy
@@ -46,7 +82,11 @@ clean: ## Remove what was built
 	rm -rf $(DIST)
 
 # Go itself knows what is up to date, so all are always asked for.
-.PHONY: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim
+.PHONY: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim $(DIST)/tools
+$(DIST)/tools:
+	@mkdir -p $@
+	@$(GO) build -C gate -o ../$@/ ./deadcode ./mutants tool
+
 $(DIST)/callonce.wasm:
 	@mkdir -p $(DIST)
 	@echo "building $@"

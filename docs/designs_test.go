@@ -19,7 +19,7 @@ func TestDesigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	cell := regexp.MustCompile(`(?m)^\| ([GSDFR])(\d+) \|.*\| (.*) \|$`)
-	named := regexp.MustCompile("(?:([a-z0-9/]+): )?(Test[A-Za-z0-9]+)|case-(\\d\\d)")
+	named := regexp.MustCompile(`(?:([a-z0-9/]+): )?(Test[A-Za-z0-9]+)|case-(\d\d)`)
 	seen := map[string]bool{}
 	for _, row := range cell.FindAllStringSubmatch(string(text), -1) {
 		name, folder, shown := row[1]+row[2], "", 0

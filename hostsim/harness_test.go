@@ -50,11 +50,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func buildWasm(pkg, out string, more ...string) error {
-	cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w", "-o", out}, more...), pkg)...)
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+// buildWasm compiles the filter in a folder, which may be a module of its own.
+func buildWasm(folder, out string, more ...string) error {
+	cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w", "-o", out}, more...), ".")...)
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if b, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %v\n%s", pkg, err, b)
+		return fmt.Errorf("build %s: %v\n%s", folder, err, b)
 	}
 	return nil
 }

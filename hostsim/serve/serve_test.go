@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	probe, cache = filepath.Join(dir, "probe.wasm"), filepath.Join(dir, "cache")
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-buildmode=c-shared", "-o", probe, "../testdata/probe")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-buildmode=c-shared", "-o", probe, ".")
+	cmd.Dir, cmd.Env = "../testdata/probe", append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if b, err := cmd.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the probe: %v\n%s", err, b)
 		os.Exit(1)

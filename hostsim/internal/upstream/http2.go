@@ -1,5 +1,7 @@
 package upstream
 
+//lint:file-ignore SA1019 net/http offers no connection on which a caller decides when streams begin
+
 import (
 	"bytes"
 	"context"

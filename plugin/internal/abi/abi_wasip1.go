@@ -175,7 +175,10 @@ func pText(s string) (unsafe.Pointer, uint32) {
 }
 
 //go:wasmexport proxy_on_memory_allocate
-func onMemoryAllocate(size uint32) unsafe.Pointer { return mem.allocate(int(size)) }
+func onMemoryAllocate(size uint32) unsafe.Pointer {
+	countIn(int(size))
+	return mem.allocate(int(size))
+}
 
 //go:wasmexport proxy_abi_version_0_2_0
 func onABIVersion() {}

@@ -32,6 +32,7 @@ func onContextCreate(id, root uint32) {
 	if p == nil || p.guard == nil {
 		panic("a stream of a plugin that has not started")
 	}
+	tellFigures()
 	open.add(p.begin(id))
 }
 

@@ -1,0 +1,45 @@
+package tools
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// An Envoy on the path is not taken: what is tested is the pinned one.
+func TestEnvoyOnThePathIsLeftAlone(t *testing.T) {
+	checkout(t)
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	t.Setenv("ENVOY", "")
+	script(t, bin, "envoy", "exit 0")
+	if got, err := Envoy(); err == nil {
+		t.Errorf("want none where nothing can be installed, got %s", got)
+	}
+	// One that is named is.
+	t.Setenv("ENVOY", filepath.Join(bin, "envoy"))
+	if got, err := Envoy(); err != nil || got != filepath.Join(bin, "envoy") {
+		t.Errorf("want the one that is named, got %q, %v", got, err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "envoy")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is installed is what was hashed: a pin without hashes is none, and those in the repository have them.
+func TestEnvoysArePinnedByHash(t *testing.T) {
+	for _, bad := range []string{"", "1.0.0\n", "1.0.0\nmd5:1\n"} {
+		if v, r, err := envoyPin(bad); err == nil {
+			t.Errorf("%q: taken as %q, %q", bad, v, r)
+		}
+	}
+	for _, name := range []string{"envoy.version", "envoy.oldest"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := envoyPin(string(text)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
