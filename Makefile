@@ -23,7 +23,7 @@ demo: build ## Play the scenarios of repeated calls, and count the charges at th
 	@exec $(DIST)/demo
 
 # The modules of this repository: each is tidy by itself, and go mod tidy in one does not look into the others.
-MODULES = $(patsubst %/go.mod,%,$(shell git ls-files '*go.mod'))
+MODULES = $(patsubst %/,%,$(dir $(shell git ls-files '*go.mod')))
 # Those that the checks of code go over; the others hold filters for tests, or nothing but what is compiled elsewhere.
 CHECKED = . gate e2e plugin/internal/etcd/realtest $(wildcard clients/go)
 
