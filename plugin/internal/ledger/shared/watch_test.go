@@ -16,8 +16,7 @@ import (
 // promises. It decodes the records for itself and counts for itself.
 type watcher struct {
 	*world
-	truth      map[uint64]state.Counts // by row, from the buckets
-	entries    map[uint64]levelNames
+	truth      map[uint64]state.Counts     // by row, from the buckets
 	caps       map[uint64]state.Counts     // by row, the widest in use; 0 = none
 	heartbeats map[uint64]ledger.Mono      // last heartbeat of each incarnation
 	silence    map[uint64][][2]ledger.Mono // of each incarnation: its long silences
@@ -37,8 +36,6 @@ type fenceKey struct {
 	id    [32]byte
 	fence uint64
 }
-
-type levelNames struct{ policy, principal, scope uint64 }
 
 func newWatcher(w *world) *watcher {
 	return &watcher{
