@@ -28,6 +28,8 @@ test: build ## Test everything that needs no Envoy
 	$(GO) test -timeout 20m ./...
 	$(GO) vet -C clients/go ./...
 	$(GO) test -C clients/go ./...
+	$(GO) vet -C image ./...
+	$(GO) test -C image ./...
 
 .PHONY: e2e
 e2e: build ## Test on a real Envoy, which is installed when there is none
@@ -40,6 +42,11 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger and OF=hostsim measure those
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
 	@exec $(DIST)/bench $(if $(OF),-of $(OF))
+
+# One Go release for all, so that whoever builds the same source gets the same digest.
+.PHONY: image
+image: ## Write dist/image, the filter as an OCI image for Istio and Envoy Gateway, and print its digest; IMAGE=registry/name:tag pushes it, VERSION names it
+	@GOTOOLCHAIN=$$(cat image/go.version) $(GO) run -C image ./cmd/image $(if $(VERSION),-version $(VERSION)) $(if $(IMAGE),-push $(IMAGE))
 
 .PHONY: clean
 clean: ## Remove what was built
