@@ -324,9 +324,13 @@ func (f meshFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 	return proxy{e}
 }
 
-// The field's cases, on the listeners of meshes as the manifests leave them.
+// The field's cases, on the listeners of meshes as the manifests leave them. By itself it takes the one whose headers are
+// not buffered, which differs most from envoy.yaml's; CALLONCE_MESH_CASES=all takes each, some minutes more.
 func TestMeshCases(t *testing.T) {
 	for _, m := range meshes {
+		if m.holds && os.Getenv("CALLONCE_MESH_CASES") != "all" {
+			continue
+		}
 		t.Run(m.name, func(t *testing.T) {
 			conformance.Run(t, meshFront{mesh: m}, func(c conformance.Case) bool { return c.Envoy && !cannot[m.name][c.Name] })
 		})
