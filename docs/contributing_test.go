@@ -3,7 +3,6 @@ package docs_test
 import (
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -69,7 +68,7 @@ func TestTheHouse(t *testing.T) {
 			folder = path.Join(top, folder)
 		}
 		shown[folder] = true
-		if !there[folder] && !slices.Contains(pending, folder) {
+		if !there[folder] {
 			t.Errorf("CONTRIBUTING.md shows %s, which is not there", folder)
 		}
 	}

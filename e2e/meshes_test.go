@@ -1,0 +1,443 @@
+package e2e_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/callonce/callonce/e2e/envoytest"
+	"github.com/callonce/callonce/e2e/tools"
+	"github.com/callonce/callonce/plugin/conformance"
+)
+
+// A mesh is a listener such as a control plane makes, without a control plane: envoy.yaml, changed to what istiod 1.31 and
+// Envoy Gateway 1.9 were seen to send, and then by the manifests below envoy/, which are applied by their rules.
+type mesh struct {
+	name  string
+	holds bool // the filter's headers are held
+	shape func(*testing.T, *envoytest.Tree)
+}
+
+var meshes = []mesh{
+	{"istio-gateway", true, func(t *testing.T, e *envoytest.Tree) {
+		istioListener(e, true)
+		virtualService(t, e, "istio/routes/routes.yaml")
+		envoyFilter(t, e, "istio/gateway/callonce.yaml")
+	}},
+	{"istio-sidecar", true, func(t *testing.T, e *envoytest.Tree) {
+		istioListener(e, false)
+		sidecarRoute(e)
+		envoyFilter(t, e, "istio/sidecar/callonce.yaml")
+	}},
+	{"istio-wasmplugin", false, func(t *testing.T, e *envoytest.Tree) {
+		istioListener(e, true)
+		virtualService(t, e, "istio/routes/routes.yaml")
+		// The mesh's pathNormalization: DECODE_AND_MERGE_SLASHES, of istio/mesh.yaml.
+		m := e.Object(envoytest.Manager...)
+		m["merge_slashes"], m["path_with_escaped_slashes_action"] = true, "UNESCAPE_AND_FORWARD"
+	}},
+	{"envoy-gateway", true, func(t *testing.T, e *envoytest.Tree) {
+		gatewayListener(e)
+		httpRoutes(t, e, "gateway/base/routes.yaml")
+		// ClientTrafficPolicy and EnvoyPatchPolicy of gateway/base.
+		e.Set(1<<20, "static_resources", "listeners", 0, "per_connection_buffer_limit_bytes")
+		m := e.Object(envoytest.Manager...)
+		m["http_protocol_options"] = map[string]any{"enable_trailers": true}
+		c := e.Object(envoytest.Plugin...)
+		c["failure_policy"], c["reload_config"] = "FAIL_RELOAD", map[string]any{"backoff": map[string]any{"base_interval": "1s"}}
+	}},
+}
+
+// istioListener makes of envoy.yaml's listener one of istiod's, with the filter where a WasmPlugin of phase STATS stands.
+func istioListener(e *envoytest.Tree, gateway bool) {
+	delete(e.Object("static_resources", "listeners", 0), "per_connection_buffer_limit_bytes")
+	m := e.Object(envoytest.Manager...)
+	for _, member := range []string{"merge_slashes", "request_headers_timeout", "request_timeout", "local_reply_config"} {
+		delete(m, member)
+	}
+	m["path_with_escaped_slashes_action"] = "KEEP_UNCHANGED"
+	m["http_protocol_options"] = map[string]any{}
+	m["server_name"] = "istio-envoy"
+	m["use_remote_address"] = gateway
+	m["proxy_100_continue"] = true
+	m["forward_client_cert_details"] = map[bool]string{true: "SANITIZE_SET", false: "APPEND_FORWARD"}[gateway]
+	m["set_current_client_cert_details"] = map[string]any{"subject": true, "dns": true, "uri": true}
+	m["upgrade_configs"] = []any{map[string]any{"upgrade_type": "websocket"}}
+	cors := e.Object(envoytest.Filters.To(envoytest.Named("envoy.filters.http.cors"))...)
+	e.Set([]any{
+		e.At(envoytest.Filters.To(envoytest.Named("callonce"))...),
+		typed("envoy.filters.http.grpc_stats", "envoy.extensions.filters.http.grpc_stats.v3.FilterConfig", map[string]any{"emit_filter_state": true}),
+		typed("envoy.filters.http.fault", "envoy.extensions.filters.http.fault.v3.HTTPFault", nil),
+		cors,
+		e.At(envoytest.Filters.To(envoytest.Named("envoy.filters.http.router"))...),
+	}, envoytest.Filters...)
+	e.Set(false, envoytest.Plugin.To("allow_on_headers_stop_iteration")...)
+	delete(e.Object(envoytest.Plugin.To("vm_config")...), "vm_id")
+}
+
+func typed(name, message string, members map[string]any) map[string]any {
+	config := map[string]any{"@type": "type.googleapis.com/" + message}
+	maps.Copy(config, members)
+	return map[string]any{"name": name, "typed_config": config}
+}
+
+// sidecarRoute is the one route of an inbound listener.
+func sidecarRoute(e *envoytest.Tree) {
+	e.Set([]any{map[string]any{
+		"name": "default", "match": map[string]any{"prefix": "/"},
+		"route": map[string]any{
+			"cluster": "mcp_server", "timeout": "0s", "retry_policy": map[string]any{"retry_on": "reset-before-request", "num_retries": 2},
+			"max_stream_duration": map[string]any{"max_stream_duration": "0s", "grpc_timeout_header_max": "0s"},
+		},
+	}}, envoytest.Host.To("routes")...)
+}
+
+// gatewayListener makes of envoy.yaml's listener one of Envoy Gateway's: 32 KiB are buffered, and the filter is off but
+// where a route puts it on.
+func gatewayListener(e *envoytest.Tree) {
+	e.Set(32768, "static_resources", "listeners", 0, "per_connection_buffer_limit_bytes")
+	e.Set(32768, envoytest.Clusters.To(0, "per_connection_buffer_limit_bytes")...)
+	m := e.Object(envoytest.Manager...)
+	for _, member := range []string{"request_headers_timeout", "request_timeout", "local_reply_config"} {
+		delete(m, member)
+	}
+	m["http_protocol_options"] = map[string]any{}
+	m["use_remote_address"] = true
+	m["server_header_transformation"] = "PASS_THROUGH"
+	filter := e.Object(envoytest.Filters.To(envoytest.Named("callonce"))...)
+	filter["disabled"] = true
+}
+
+// objects reads a manifest.
+func objects(t *testing.T, file string) (all []map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(must(t, tools.Root), "envoy", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var object map[string]any
+		if err := d.Decode(&object); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, object)
+	}
+}
+
+func at(node any, path ...string) any {
+	for _, name := range path {
+		m, _ := node.(map[string]any)
+		node = m[name]
+	}
+	return node
+}
+
+func list(node any, path ...string) []any {
+	l, _ := at(node, path...).([]any)
+	return l
+}
+
+// envoyFilter applies the patches of an EnvoyFilter as istiod does. The module's place and the configuration stay the test's.
+func envoyFilter(t *testing.T, e *envoytest.Tree, file string) {
+	t.Helper()
+	own := maps.Clone(e.Object(envoytest.Plugin...))
+	code := at(own, "vm_config", "code")
+	filters, _ := e.At(envoytest.Filters...).([]any)
+	e.Set(slices.DeleteFunc(slices.Clone(filters), func(f any) bool { return at(f, "name") == "callonce" }), envoytest.Filters...)
+	var extension map[string]any
+	for _, p := range list(objects(t, file)[0], "spec", "configPatches") {
+		value, _ := at(p, "patch", "value").(map[string]any)
+		switch at(p, "applyTo").(string) + " " + at(p, "patch", "operation").(string) {
+		case "EXTENSION_CONFIG ADD":
+			extension, _ = at(value, "typed_config").(map[string]any)
+			vm := at(extension, "config", "vm_config").(map[string]any)
+			vm["code"] = code
+			delete(vm, "environment_variables") // for pilot-agent
+			extension["config"].(map[string]any)["configuration"] = own["configuration"]
+		case "HTTP_FILTER INSERT_BEFORE":
+			filters, _ := e.At(envoytest.Filters...).([]any)
+			filter := map[string]any{"name": "callonce", "typed_config": extension}
+			e.Set(slices.Insert(slices.Clone(filters), len(filters)-1, any(filter)), envoytest.Filters...)
+		case "HTTP_FILTER INSERT_FIRST":
+			e.Insert([]any{value}, envoytest.Filters...)
+		case "NETWORK_FILTER MERGE":
+			mergeInto(e.Object(envoytest.Manager...), at(value, "typed_config").(map[string]any))
+		case "HTTP_ROUTE MERGE":
+			name := at(p, "match", "routeConfiguration", "vhost", "route", "name").(string)
+			mergeInto(e.Object(envoytest.Host.To("routes", envoytest.Named(name))...), value)
+		default:
+			t.Fatalf("%s: a patch that this does not know: %v", file, p)
+		}
+	}
+}
+
+func mergeInto(into, from map[string]any) {
+	for name, v := range from {
+		if m, ok := into[name].(map[string]any); ok {
+			if more, ok := v.(map[string]any); ok {
+				mergeInto(m, more)
+				continue
+			}
+		}
+		into[name] = v
+	}
+}
+
+// virtualService makes routes of a VirtualService as istiod does, for what ours say.
+func virtualService(t *testing.T, e *envoytest.Tree, file string) {
+	t.Helper()
+	var routes []any
+	for _, o := range objects(t, file) {
+		if o["kind"] != "VirtualService" {
+			continue
+		}
+		for _, h := range list(o, "spec", "http") {
+			match := map[string]any{"prefix": "/"}
+			for _, m := range list(h, "match") {
+				match = map[string]any{"prefix": at(m, "uri", "prefix"), "case_sensitive": at(m, "ignoreUriCase") != true}
+				if method := at(m, "method", "exact"); method != nil {
+					match["headers"] = []any{map[string]any{"name": ":method", "string_match": map[string]any{"exact": method}}}
+				}
+			}
+			routes = append(routes, meshRoute(at(h, "name"), match, at(h, "timeout")))
+		}
+	}
+	e.Set(routes, envoytest.Host.To("routes")...)
+}
+
+func meshRoute(name any, match map[string]any, timeout any) map[string]any {
+	action := map[string]any{"cluster": "mcp_server", "timeout": "0s"}
+	if timeout != nil {
+		action["timeout"] = timeout
+	}
+	return map[string]any{"name": name, "match": match, "route": action}
+}
+
+// httpRoutes makes routes of HTTPRoutes as Envoy Gateway does: regular expressions before prefixes, more conditions before
+// fewer; the filter is on where an EnvoyExtensionPolicy has it.
+func httpRoutes(t *testing.T, e *envoytest.Tree, file string) {
+	t.Helper()
+	type ranked struct {
+		rank  int
+		route map[string]any
+	}
+	var all []ranked
+	for _, o := range objects(t, file) {
+		for _, rule := range list(o, "spec", "rules") {
+			for _, m := range list(rule, "matches") {
+				r := ranked{route: meshRoute(at(o, "metadata", "name"), map[string]any{}, "3600s")}
+				match := r.route["match"].(map[string]any)
+				switch value := at(m, "path", "value").(string); {
+				case at(m, "path", "type") == "RegularExpression":
+					match["safe_regex"], r.rank = map[string]any{"regex": value}, 1000
+				case value == "/":
+					match["prefix"] = value
+				default:
+					match["path_separated_prefix"] = value
+				}
+				if method := at(m, "method"); method != nil {
+					match["headers"] = []any{map[string]any{"name": ":method", "string_match": map[string]any{"exact": method}}}
+					r.rank++
+				}
+				if at(o, "metadata", "name") == "mcp" {
+					putOn(r.route)
+				}
+				all = append(all, r)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return b.rank - a.rank })
+	var routes []any
+	for _, r := range all {
+		routes = append(routes, r.route)
+	}
+	e.Set(routes, envoytest.Host.To("routes")...)
+}
+
+func putOn(route map[string]any) {
+	route["typed_per_filter_config"] = map[string]any{"callonce": map[string]any{
+		"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": map[string]any{},
+	}}
+}
+
+// meshFront is an Envoy with a mesh's listener, as the cases want it.
+type meshFront struct {
+	front
+	mesh
+}
+
+func (f meshFront) Name() string { return f.name }
+
+func (f meshFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
+	t.Helper()
+	switch {
+	case s.Callers:
+		t.Skip("callers are verified by another file's listener")
+	case s.NoHoldHeaders && f.holds:
+		t.Skip("the manifest holds headers")
+	}
+	opts := f.options(t, s)
+	opts.NoHoldHeaders = !f.holds
+	base := opts.Edit
+	opts.Edit = func(e *envoytest.Tree) {
+		retries := e.Object(envoytest.Host...)["retry_policy"]
+		f.shape(t.(*testing.T), e)
+		e.Object(envoytest.Host...)["retry_policy"] = retries
+		base(e)
+		if f.name == "envoy-gateway" { // the cases' own routes are guarded too
+			routes, _ := e.At(envoytest.Host.To("routes")...).([]any)
+			for _, r := range routes {
+				if r.(map[string]any)["name"] != "other" {
+					putOn(r.(map[string]any))
+				}
+			}
+		}
+		if s.IdleTimeout > 0 {
+			e.Set(s.IdleTimeout.String(), envoytest.Manager.To("stream_idle_timeout")...)
+		}
+		// The cases' configurations know no route "other", and nothing of Istio's names.
+		if !f.holds {
+			e.Set(false, envoytest.Plugin.To("allow_on_headers_stop_iteration")...)
+		}
+	}
+	e, err := envoytest.Start(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		e.Close()
+		if t.Failed() {
+			t.Logf("envoy logged:\n%s", e.Logs())
+		}
+	})
+	return proxy{e}
+}
+
+// The field's cases, on the listeners of meshes as the manifests leave them. By itself it takes the one whose headers are
+// not buffered, which differs most from envoy.yaml's; CALLONCE_MESH_CASES=all takes each, some minutes more.
+func TestMeshCases(t *testing.T) {
+	for _, m := range meshes {
+		if m.holds && os.Getenv("CALLONCE_MESH_CASES") != "all" {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			conformance.Run(t, meshFront{mesh: m}, func(c conformance.Case) bool { return c.Envoy && !cannot[m.name][c.Name] })
+		})
+	}
+}
+
+// cannot are the cases that a mesh's listener cannot show, by the mesh.
+var cannot = map[string]map[string]bool{}
+
+const meshConfig = `{"namespace":"demo","policies":{"payments":{"server":"payments","anonymous":true,"strip":true,
+	"tools":[{"match":"charge","guard":"optional"},{"match":"refund","guard":"required"}]}},"routes":{"other":"off"},"default":"payments"}`
+
+// spellings are /mcp to some server or other: escaped, doubled, in upper case, with parameters, through other folders.
+var spellings = []string{
+	"/mcp", "/mcp/", "/mcp/team", "/mcp?x=/oauth", "/mcp#x", "/MCP", "/Mcp/", "/%6dcp", "/m%63p", "/%6D%63%70", "/%4dCP", "//mcp", "///mcp//", "/./mcp", "/x/../mcp",
+	"/x/%2e%2e/mcp", "/x/%2E%2E/mcp/", "/x%2f..%2fmcp", "/x%2F..%2Fmcp", "/%2fmcp", "/%2f%2fmcp", "/mcp%2f", "/x%5c..%5cmcp", `/x\..\mcp`, "/mcp;a=b", "/mcp%3ba=b", "/MCP;a", "/mcp.json", "/mcp%20", "/mcp%00", "/mcp%23",
+}
+
+// No spelling of the path leads a call of a required tool around the filter, and what is not on the path is left alone.
+func TestMeshPaths(t *testing.T) {
+	for _, m := range meshes {
+		t.Run(m.name, func(t *testing.T) {
+			server := startArrivals(t, httptest.NewServer)
+			e := startEnvoy(t, envoytest.Options{
+				Plugin: must(t, buildPlugin), Config: meshConfig, Upstream: server.URL, NoHoldHeaders: !m.holds,
+				Edit: func(e *envoytest.Tree) { m.shape(t, e) },
+			})
+			for _, path := range spellings {
+				status, body := raw(t, e.URL(), "POST", path, "application/json", mustHaveKey)
+				switch {
+				case strings.Contains(body, `"idempotency_key_required"`), status == 307: // a redirect leads to the usual spelling
+				case status == 400 && len(body) < 100: // Envoy itself takes no such path
+				default:
+					t.Errorf("%s: want idempotency_key_required, got %d %s", path, status, body)
+				}
+				// Without held headers the server sees those of a call that is then refused; its body never comes.
+				if got := server.take(); m.holds && len(got) > 0 {
+					t.Errorf("%s: an unguarded call arrived at %q", path, got)
+				}
+			}
+			if m.name == "istio-sidecar" {
+				return // one route for all
+			}
+			if status, body := raw(t, e.URL(), "POST", "/oauth/token", "application/x-www-form-urlencoded", "grant_type=x"); status != 200 {
+				t.Errorf("a form on another path: got %d %s", status, body)
+			}
+		})
+	}
+}
+
+// What the manifests close is open in the meshes' own listeners: the table in docs/istio.md and docs/envoy-gateway.md.
+func TestMeshPathsUnclosed(t *testing.T) {
+	plainPrefix := func(match map[string]any) []any {
+		guarded := meshRoute("mcp", match, nil)
+		putOn(guarded)
+		return []any{guarded, meshRoute("other", map[string]any{"prefix": "/"}, nil)}
+	}
+	for name, c := range map[string]struct {
+		shape func(*envoytest.Tree)
+		open  []string
+	}{
+		"istio": {func(e *envoytest.Tree) {
+			istioListener(e, true)
+			e.Set(plainPrefix(map[string]any{"prefix": "/mcp"}), envoytest.Host.To("routes")...)
+		}, []string{"/MCP", "/%2fmcp", "//mcp", "/x%2f..%2fmcp"}},
+		"envoy-gateway": {func(e *envoytest.Tree) {
+			gatewayListener(e)
+			e.Set(plainPrefix(map[string]any{"path_separated_prefix": "/mcp"}), envoytest.Host.To("routes")...)
+		}, []string{"/MCP", "/mcp;a=b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startArrivals(t, httptest.NewServer)
+			e := startEnvoy(t, envoytest.Options{
+				Plugin: must(t, buildPlugin), Config: meshConfig, Upstream: server.URL,
+				Edit: func(e *envoytest.Tree) {
+					c.shape(e)
+					e.Set(true, envoytest.Plugin.To("allow_on_headers_stop_iteration")...)
+				},
+			})
+			for _, path := range append([]string{"/mcp"}, c.open...) {
+				status, _ := raw(t, e.URL(), "POST", path, "application/json", mustHaveKey)
+				if arrived := len(server.take()) > 0; arrived != (path != "/mcp") {
+					t.Errorf("%s: want it to lead around: %v, got %d", path, path != "/mcp", status)
+				}
+			}
+		})
+	}
+}
+
+// A call longer than 32 KiB gets a bare 413 in Envoy Gateway's own listener, and its answer in the one that the manifests make.
+func TestGatewayBuffer(t *testing.T) {
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"text":"` + strings.Repeat("x", 900_000) + `"}}}`
+	for _, shipped := range []bool{true, false} {
+		server := startArrivals(t, httptest.NewServer)
+		e := startEnvoy(t, envoytest.Options{
+			Plugin: must(t, buildPlugin), Config: meshConfig, Upstream: server.URL,
+			Edit: func(e *envoytest.Tree) {
+				meshes[3].shape(t, e)
+				if !shipped {
+					e.Set(32768, "static_resources", "listeners", 0, "per_connection_buffer_limit_bytes")
+				}
+			},
+		})
+		resp, body := send(t, "POST", e.URL(), call, "Idempotency-Key", "k")
+		want := map[bool]int{true: 200, false: 413}[shipped]
+		if resp.StatusCode != want {
+			t.Errorf("shipped %v: want %d, got %d %.200s", shipped, want, resp.StatusCode, body)
+		}
+	}
+}
