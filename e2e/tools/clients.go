@@ -37,7 +37,7 @@ func pythonWith(name, requirements string) (string, error) {
 		return "", err
 	}
 	dir, err := installed(name, pins, func(ctx context.Context, dir string) error {
-		return venv(ctx, dir, "-r", file)
+		return venv(ctx, dir, "--require-hashes", "-r", file)
 	})
 	if err != nil {
 		return "", err

@@ -3,6 +3,7 @@ package tools
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +41,25 @@ func TestEnvoysArePinnedByHash(t *testing.T) {
 		}
 		if _, _, err := envoyPin(string(text)); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Every pin of a Python package has the hashes of its wheels: python3 hashes.py writes them.
+func TestRequirementsHaveHashes(t *testing.T) {
+	files, err := filepath.Glob("requirements*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+			if strings.Contains(line, "==") && !strings.Contains(line, "--hash=sha256:") {
+				t.Errorf("%s: no hash of %s", file, line)
+			}
 		}
 	}
 }
