@@ -19,8 +19,16 @@ type grant struct {
 	words    []ledger.Outcome
 	trying   bool // the first of words is on its way
 	fenced   bool
-	gone     bool // its stream has gone
+	gone     bool         // its stream has gone
+	local    ledger.Lease // what counts it in this proxy
+	counted  bool
 }
+
+// mostReply bounds a message that is kept, in bytes: etcd takes no request above 1.5 MiB, unless it is told to.
+const mostReply = 1 << 20
+
+// worthTrying is the size up to which a reply that etcd refuses was not refused for its size.
+const worthTrying = 64 << 10
 
 // Settle implements ledger.Store. It is Pending as long as etcd has not answered; what then turns out to be fenced is counted.
 func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
@@ -36,6 +44,12 @@ func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 		return ledger.Fenced
 	}
 	held.settled = true
+	if o.Event == ledger.Complete && len(o.Reply.Message) > mostReply {
+		o = ledger.Outcome{Event: ledger.MarkNotReplayable}
+	}
+	if held.counted {
+		s.env.Local.Settle(held.local, ledger.Outcome{Event: o.Event, Reply: ledger.Reply{Status: o.Reply.Status}})
+	}
 	o.Reply.Message = slices.Clone(o.Reply.Message)
 	held.words = append(held.words, o)
 	s.try(held)
@@ -58,7 +72,7 @@ func (s *Store) try(h *grant) {
 	w := &h.words[0]
 	next, _ := ledger.Next(h.state, w.Event)
 	r := h.record
-	r.state, r.settled, r.reply = next, s.env.Now(), ledger.Reply{}
+	r.state, r.settled, r.reply = next, s.wall(), ledger.Reply{}
 	var x txn
 	x.compare(h.key, targetMod, equal, h.revision)
 	if next == ledger.Free {
@@ -74,7 +88,13 @@ func (s *Store) try(h *grant) {
 		x.then(opPut(h.key, r.encode(), lease))
 	}
 	x.otherwise(opRange(h.key))
-	h.trying = s.txn(&x, func(got *txnResponse) { s.applied(h, next, got) })
+	h.trying = s.txnStatus(&x, s.opts.Timeout, func(status int, got *txnResponse) {
+		if status == grpcInvalid && len(r.reply.Message) > worthTrying {
+			// etcd takes less than we thought. What cannot be kept cannot be replayed.
+			h.words[0] = ledger.Outcome{Event: ledger.MarkNotReplayable}
+		}
+		s.applied(h, next, got)
+	})
 }
 
 // applied takes etcd's answer to a word.
@@ -101,6 +121,9 @@ func (s *Store) applied(h *grant, next ledger.State, r *txnResponse) {
 	}
 	h.state = next
 	if len(h.words) > 0 {
+		if s.env.Late != nil {
+			s.env.Late(h.Policy, h.words[0].Event)
+		}
 		h.words = h.words[1:]
 	}
 	switch {
@@ -148,7 +171,7 @@ func (s *Store) release(b *stray) {
 	if b.record.attempt > 1 {
 		// It took over an unknown outcome, which stays one.
 		r := b.record
-		r.state, r.settled = ledger.Unknown, s.env.Now()
+		r.state, r.settled = ledger.Unknown, s.wall()
 		lease := s.keptFor(b.ttl)
 		if lease == 0 {
 			return
@@ -165,13 +188,24 @@ func (s *Store) release(b *stray) {
 	})
 }
 
+// mostRetried bounds what one retry sends of each kind: after an outage there may be much.
+const mostRetried = 256
+
 // retry does again what etcd has not answered.
 func (s *Store) retry() {
+	sent := 0
 	for _, fence := range slices.Sorted(maps.Keys(s.grants)) {
-		s.try(s.grants[fence])
+		h := s.grants[fence]
+		if h == nil || len(h.words) == 0 {
+			continue
+		}
+		if sent++; sent > mostRetried {
+			break
+		}
+		s.try(h)
 	}
 	s.strays = slices.DeleteFunc(s.strays, func(b *stray) bool { return b.gone })
-	for _, b := range s.strays {
+	for _, b := range s.strays[:min(len(s.strays), mostRetried)] {
 		s.release(b)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/callonce/callonce/plugin/internal/etcd"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 	"github.com/callonce/callonce/plugin/internal/policy"
@@ -13,8 +14,11 @@ import (
 // Guard is what the streams of one configuration in one worker share. It is not for
 // concurrent use: a worker is one thread.
 type Guard struct {
+	Remote Remote // for stores outside of the proxy; set before Open
+
 	config    *policy.Config
 	store     ledger.Store
+	etcd      *etcd.Store // the same, where keys are kept in etcd
 	marks     ledger.Marks
 	counts    counts
 	log       Log
@@ -68,7 +72,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 	return g
 }
 
-// Open opens the ledger in the host's shared data. env needs what the worker alone
+// Open opens the ledger where the configuration keeps it. env needs what the worker alone
 // knows: table, clock and chance.
 func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
@@ -76,9 +80,14 @@ func (g *Guard) Open(env ledger.Env, layout ledger.Layout) error {
 	for _, p := range g.config.Policies {
 		env.Policies = append(env.Policies, p.Name)
 	}
-	store, err := ledger.Open(env, g.config.Namespace, layout)
+	local := env
+	if g.config.Store.Kind != policy.SharedData {
+		local = localEnv(g, env)
+	}
+	shared, err := ledger.Open(local, g.config.Namespace, layout)
 	if err == nil {
-		g.store, g.marks, g.now, g.digest = store, store, env.Now, store.Digest
+		g.marks, g.now, g.digest = shared, env.Now, shared.Digest
+		g.store = openers[g.config.Store.Kind](g, env, shared)
 	}
 	return err
 }

@@ -33,6 +33,7 @@ func (g Guard) Must() bool { return g == GuardRequired || g == GuardDerived }
 // Config is the whole configuration, checked.
 type Config struct {
 	Namespace string
+	Store     Store
 	Policies  []*Policy // sorted by name, so that a policy's index is stable for one set of names
 
 	exact  map[string]*Policy // route name → policy; nil value = off
