@@ -50,7 +50,7 @@ type plugin struct {
 	// period is that of ticks after the first one; 0 = set already.
 	period time.Duration
 	spare  *stream // streams that are over, to be used again
-	kept  int     // their number
+	kept   int     // their number
 }
 
 // spareStreams is how many streams that are over a plugin keeps.

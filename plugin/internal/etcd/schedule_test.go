@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/callonce/callonce/plugin/internal/etcd/etcdsim"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 )
 
@@ -23,9 +24,12 @@ const (
 	lateness = ledger.Mono(7 * time.Second)
 )
 
+// fault is a bug to plant between a store and etcd.
+type fault func(method string, request []byte) (changed []byte, swallow bool)
+
 // world is several workers over one etcd, their clients, and what goes wrong between them, by a seed.
 type world struct {
-	*cluster
+	*etcdsim.Cluster
 	rng     *rand.Rand
 	workers []*worker
 	calls   []*pendingCall
@@ -79,9 +83,9 @@ type run struct {
 }
 
 func newSchedule(seed uint64, workers int) *world {
-	w := &world{cluster: newCluster(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6}
-	w.cluster.now = 1
-	w.cluster.wrote = w.watch
+	w := &world{Cluster: etcdsim.New(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6}
+	w.Cluster.Advance(1)
+	w.Wrote = w.watch
 	for n := range workers {
 		k := &worker{world: w, n: n}
 		w.workers = append(w.workers, k)
@@ -92,7 +96,7 @@ func newSchedule(seed uint64, workers int) *world {
 
 func (k *worker) live() {
 	k.store = Open(Env{
-		Caller: k, Sink: k, Now: func() ledger.Mono { return k.now }, Log: func(string) {},
+		Caller: k, Sink: k, Now: k.time, Wall: func() int64 { return int64(k.time()) }, Log: func(string) {},
 		Random: func(b []byte) {
 			for i := range b {
 				b[i] = byte(k.rng.Uint32())
@@ -100,6 +104,10 @@ func (k *worker) live() {
 		},
 	}, Options{Prefix: "/callonce/", Timeout: simTimeout, Lease: simLease, TTLs: []time.Duration{simTTL}})
 }
+
+func (w *world) time() ledger.Mono { return ledger.Mono(w.Now()) }
+
+func (w *world) pass(d time.Duration) { w.Advance(w.Now() + d) }
 
 func (w *world) note(format string, args ...any) {
 	w.steps = append(w.steps, fmt.Sprintf(format, args...))
@@ -170,32 +178,32 @@ func (k *worker) first(t ledger.Token, q *ask, a ledger.Answer) {
 }
 
 // watch holds every change of a record against the table of states.
-func (w *world) watch(key string, before, after *entry) {
+func (w *world) watch(key string, before, after *etcdsim.Entry) {
 	if !strings.Contains(key, "/k/") {
 		return
 	}
 	if after != nil {
-		r, ok := decodeRecord(after.value)
-		if ok && r.state == ledger.InFlight && w.keys[fmt.Sprintf("/callonce/h/%016x", r.holder)] == nil {
+		r, ok := decodeRecord(after.Value)
+		if ok && r.state == ledger.InFlight && w.Keys[fmt.Sprintf("/callonce/h/%016x", r.holder)] == nil {
 			w.violated("a claim of a worker that is not alive to the others")
 		}
 	}
 	if before == nil {
 		return
 	}
-	old, ok := decodeRecord(before.value)
+	old, ok := decodeRecord(before.Value)
 	if !ok {
 		w.violated("a record that cannot be read was written")
 		return
 	}
 	next := record{nonce: old.nonce}
 	if after != nil {
-		if next, ok = decodeRecord(after.value); !ok {
+		if next, ok = decodeRecord(after.Value); !ok {
 			w.violated("a record that cannot be read is written")
 			return
 		}
 	}
-	alive := w.keys[fmt.Sprintf("/callonce/h/%016x", old.holder)] != nil
+	alive := w.Keys[fmt.Sprintf("/callonce/h/%016x", old.holder)] != nil
 	switch {
 	case next.nonce == old.nonce && after == nil:
 		if old.state != ledger.InFlight {
@@ -267,7 +275,7 @@ func (w *world) step() {
 	case n < 60:
 		w.ask(k, byte(w.rng.IntN(4)), false)
 	case n < 75:
-		k.store.Tick(w.now)
+		k.store.Tick(w.time())
 	case n < 85:
 		if open := w.openRuns(); len(open) > 0 {
 			w.settle(open[w.rng.IntN(len(open))])
@@ -289,11 +297,11 @@ func (w *world) step() {
 			}
 		}
 	case n < 99 || w.rng.IntN(4) > 0:
-		w.advance(w.now + ledger.Mono(w.rng.IntN(400))*1e6)
+		w.pass(time.Duration(w.rng.IntN(400)) * time.Millisecond)
 	default:
 		d := time.Duration(w.rng.IntN(40)) * time.Second // nobody gets to do anything meanwhile
 		w.note("%v pass", d)
-		w.advance(w.now + ledger.Mono(d))
+		w.pass(d)
 	}
 }
 
@@ -323,28 +331,28 @@ func (w *world) carry(at int) {
 	switch {
 	case c.failed != 0: // given up, and still on its way
 		drop()
-		if w.now-c.failed < lateness && luck < 60 {
+		if w.time()-c.failed < lateness && luck < 60 {
 			w.note("worker %d: %s is applied late", c.worker.n, c.method)
-			w.apply(c.method, c.message)
+			w.Apply(c.method, c.message)
 		}
 	case c.applied:
 		drop()
 		if luck < 10 {
 			w.note("worker %d: an answer to %s is lost", c.worker.n, c.method)
-			back(statusUnavailable, nil)
+			back(etcdsim.Unavailable, nil)
 			return
 		}
 		back(c.status, c.answer)
 	case luck < 4: // lost on the way there
 		drop()
-		back(statusUnavailable, nil)
+		back(etcdsim.Unavailable, nil)
 	case luck < 4+w.givenUp:
 		w.note("worker %d: %s is given up", c.worker.n, c.method)
-		back(statusUnavailable, nil)
-		c.failed = w.now
+		back(etcdsim.Unavailable, nil)
+		c.failed = w.time()
 	default:
 		c.applied = true
-		c.status, c.answer = w.apply(c.method, c.message)
+		c.status, c.answer = w.Apply(c.method, c.message)
 	}
 }
 
@@ -357,12 +365,12 @@ func (w *world) heal() {
 	rest := func(rounds int) {
 		for range rounds {
 			for _, k := range w.workers {
-				k.store.Tick(w.now)
+				k.store.Tick(w.time())
 			}
 			for len(w.calls) > 0 && w.err == nil {
 				w.carry(0)
 			}
-			w.advance(w.now + ledger.Mono(4*time.Second))
+			w.pass(4 * time.Second)
 		}
 	}
 	rest(30)
@@ -402,7 +410,7 @@ func playSeed(seed uint64, plant func(*world)) (*world, error) {
 	}
 	for range 25 {
 		for _, k := range w.workers {
-			k.store.Tick(w.now)
+			k.store.Tick(w.time())
 		}
 		for len(w.calls) > 0 {
 			w.carry(0)
@@ -441,39 +449,39 @@ func TestSchedules(t *testing.T) {
 }
 
 // rewriteTxn plants a bug into the transactions.
-func rewriteTxn(f func(*simTxn) (swallow bool)) func(*world) {
+func rewriteTxn(f func(*etcdsim.Txn) (swallow bool)) func(*world) {
 	return func(w *world) {
 		w.fault = func(method string, request []byte) ([]byte, bool) {
 			if method != MethodTxn {
 				return request, false
 			}
-			x := decodeRequest(request)
+			x := etcdsim.ReadTxn(request)
 			swallow := f(&x)
-			return x.encode(), swallow
+			return x.Encode(), swallow
 		}
 	}
 }
 
-func putsState(x *simTxn) (ledger.State, int) {
-	for i, o := range x.then {
-		if r, ok := decodeRecord(o.value); o.kind == 2 && ok {
+func putsState(x *etcdsim.Txn) (ledger.State, int) {
+	for i, o := range x.Then {
+		if r, ok := decodeRecord(o.Value); o.Kind == 2 && ok {
 			return r.state, i
 		}
 	}
 	return ledger.Free, -1
 }
 
-func dropCompares(x *simTxn, what target) {
-	x.compares = slices.DeleteFunc(x.compares, func(c simCompare) bool { return c.target == what })
+func dropCompares(x *etcdsim.Txn, what int) {
+	x.Compares = slices.DeleteFunc(x.Compares, func(c etcdsim.Compare) bool { return c.Target == what })
 }
 
 func TestPlantedFaultsAreFound(t *testing.T) {
 	alive := func(w *world) {
-		rewriteTxn(func(x *simTxn) bool {
+		rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, i := putsState(x); st == ledger.InFlight {
 				for _, k := range w.workers {
-					if r, _ := decodeRecord(x.then[i].value); r.holder == k.store.self.incarnation {
-						x.then[i].lease = k.store.self.alive.id
+					if r, _ := decodeRecord(x.Then[i].Value); r.holder == k.store.self.incarnation {
+						x.Then[i].Lease = k.store.self.alive.id
 					}
 				}
 			}
@@ -481,21 +489,21 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		})(w)
 	}
 	for name, plant := range map[string]func(*world){
-		"compare dropped": rewriteTxn(func(x *simTxn) bool {
+		"compare dropped": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
-				dropCompares(x, targetCreate)
+				dropCompares(x, etcdsim.Create)
 			}
 			return false
 		}),
 		"record on the alive lease": alive,
-		"settlement without revision": rewriteTxn(func(x *simTxn) bool {
+		"settlement without revision": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st > ledger.InFlight {
-				dropCompares(x, targetMod)
+				dropCompares(x, etcdsim.Mod)
 			}
 			return false
 		}),
-		"no release after a lost answer": rewriteTxn(func(x *simTxn) bool {
-			return len(x.compares) > 0 && x.compares[0].target == targetValue
+		"no release after a lost answer": rewriteTxn(func(x *etcdsim.Txn) bool {
+			return len(x.Compares) > 0 && x.Compares[0].Target == etcdsim.Value
 		}),
 		"release given up too early": func(w *world) {
 			w.givenUp = 35
@@ -505,15 +513,15 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 			}
 		},
-		"take-over without revision": rewriteTxn(func(x *simTxn) bool {
+		"take-over without revision": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
-				dropCompares(x, targetMod)
+				dropCompares(x, etcdsim.Mod)
 			}
 			return false
 		}),
-		"second incarnation not taken": rewriteTxn(func(x *simTxn) bool {
+		"second incarnation not taken": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
-				x.compares = slices.DeleteFunc(x.compares, func(c simCompare) bool { return c.target == targetVersion && c.how == greater })
+				x.Compares = slices.DeleteFunc(x.Compares, func(c etcdsim.Compare) bool { return c.Target == etcdsim.Version && c.Greater })
 			}
 			return false
 		}),
