@@ -7,4 +7,4 @@ import "github.com/callonce/callonce/plugin/internal/ledger"
 // A handful of buckets, for tests that want every key to meet every other.
 var layout = ledger.Layout{Buckets: 2, Ways: 64, PieceBytes: 256}
 
-const mostHeadsHeld = 1 << 20
+const mostHeadsBuffered = 1 << 20

@@ -1,0 +1,201 @@
+package conformance
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/callonce/callonce/hostsim"
+	"github.com/callonce/callonce/plugin/internal/etcd/etcdsim"
+)
+
+// sharedEtcd is a simulated etcd that several hosts call.
+type sharedEtcd struct {
+	mu      sync.Mutex
+	cluster *etcdsim.Cluster
+	clock   hostsim.Clock
+	// stalled keeps calls without an answer, to be answered when it ends.
+	stalled bool
+	waiting []*hostsim.Arrival
+}
+
+func newSharedEtcd(clock hostsim.Clock) *sharedEtcd {
+	return &sharedEtcd{cluster: etcdsim.New(), clock: clock}
+}
+
+// serve answers one call.
+func (s *sharedEtcd) serve(a *hostsim.Arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stalled {
+		s.waiting = append(s.waiting, a)
+		return
+	}
+	s.answer(a)
+}
+
+func (s *sharedEtcd) answer(a *hostsim.Arrival) {
+	s.cluster.Advance(s.clock.Mono())
+	message, _ := a.GrpcMessage()
+	path := a.Header(":path")
+	status, response := s.cluster.Apply(path[strings.LastIndexByte(path, '/')+1:], message)
+	a.RespondGrpc(response, status, "")
+}
+
+// do changes the cluster.
+func (s *sharedEtcd) do(f func(c *etcdsim.Cluster)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster.Advance(s.clock.Mono())
+	f(s.cluster)
+}
+
+// stall begins and ends a time in which nothing is answered. What came meanwhile is applied then, as etcd does it.
+func (s *sharedEtcd) stall(begin bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = begin
+	for _, a := range s.waiting {
+		s.answer(a)
+	}
+	s.waiting = nil
+}
+
+// count counts the keys with records, or those of workers that live.
+func (s *sharedEtcd) count(kind string) (n int) {
+	s.do(func(c *etcdsim.Cluster) {
+		for k := range c.Keys {
+			if strings.Contains(k, kind) {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+const (
+	recordKeys = "/k/"
+	workerKeys = "/h/"
+)
+
+// onEtcd is hostsim with the keys of every proxy in an etcd of its own, or in one that they share.
+type onEtcd struct {
+	simulator
+	etcd *sharedEtcd
+}
+
+func (onEtcd) Name() string { return "hostsim with etcd" }
+
+func inEtcd(config string) string {
+	return `{"store":{"kind":"etcd","cluster":"etcd","timeout":"2s"},` + strings.TrimLeft(config, " \n\t")[1:]
+}
+
+func (f onEtcd) Start(t testing.TB, s Setup) Proxy {
+	t.Helper()
+	return f.start(t, s)
+}
+
+func (f onEtcd) start(t testing.TB, s Setup) *simulatedOnEtcd {
+	t.Helper()
+	s.Config = inEtcd(s.Config)
+	e, inner := f.etcd, f.simulator
+	adjust := inner.adjust
+	inner.adjust = func(c *hostsim.Config) {
+		if adjust != nil {
+			adjust(c)
+		}
+		if e == nil {
+			clock := c.Clock
+			if clock == nil {
+				clock = hostsim.RealClock()
+			}
+			e = newSharedEtcd(clock)
+		}
+		c.Servers = map[string]func(*hostsim.Arrival){"etcd": e.serve}
+	}
+	var p *simulatedOnEtcd
+	before := 0
+	if e != nil {
+		before = e.count(workerKeys)
+	}
+	p = &simulatedOnEtcd{inner.start(t, s), e}
+	p.ready(t, before)
+	return p
+}
+
+type simulatedOnEtcd struct {
+	*simulated
+	etcd *sharedEtcd
+}
+
+// ready waits until every VM has made itself known, and with that has its leases.
+func (p *simulatedOnEtcd) ready(t testing.TB, before int) {
+	t.Helper()
+	vms := p.host.Workers() + 1
+	eventually(t, "all workers at etcd", func() bool { return p.etcd.count(workerKeys) >= before+vms })
+	p.host.Wait()
+}
+
+func (p *simulatedOnEtcd) Change(t testing.TB, config string, faults bool) {
+	t.Helper()
+	before := p.etcd.count(workerKeys)
+	p.simulated.Change(t, inEtcd(config), faults)
+	p.ready(t, before)
+}
+
+// Four replicas behind a balancer: of 200 identical calls at once one runs, whatever replica and worker each comes to, and every replica
+// replays its answer.
+func TestFourReplicas(t *testing.T) {
+	etcd := newSharedEtcd(hostsim.RealClock())
+	u := newUpstream(t, func(w http.ResponseWriter, s seen) {
+		time.Sleep(5 * time.Millisecond)
+		asJSON(w, s)
+	})
+	var replicas []*client
+	for range 4 {
+		p := onEtcd{etcd: etcd}.start(t, Setup{Config: plain, Upstream: u.URL, Workers: 2})
+		replicas = append(replicas, newClient(t, p))
+	}
+	kinds := map[string]int{}
+	for round := range 10 {
+		key := "round-" + string(rune('a'+round))
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() {
+				r := replicas[i%len(replicas)].call("1", "charge", `{}`, key)
+				kind := r.isRefusal()
+				if kind == "" {
+					kind = r.Header.Get("Idempotency-Replayed")
+				}
+				mu.Lock()
+				kinds[kind]++
+				mu.Unlock()
+			})
+		}
+		all.Wait()
+		wantRuns(t, u, round+1)
+		for _, c := range replicas {
+			eventually(t, "the settlement", func() bool {
+				r := c.call("2", "charge", `{}`, key)
+				if r.isRefusal() == "idempotency_in_flight" {
+					return false
+				}
+				wantReplay(t, r)
+				return true
+			})
+		}
+	}
+	wantRuns(t, u, 10)
+	t.Logf("%v", kinds)
+	if kinds[""] != 10 || kinds["true"]+kinds["idempotency_in_flight"]+kinds[""] != 2000 {
+		t.Errorf("got %v, want 10 first answers, and replays and in-flight refusals else", kinds)
+	}
+}
+
+// The cases, by the same code, with the keys in etcd.
+func TestCasesOnEtcd(t *testing.T) {
+	Run(t, onEtcd{}, again)
+}
