@@ -94,9 +94,13 @@ func (s *Store) failed(why Reason) {
 	}
 }
 
-// took notes that a transaction was taken: etcd has a quorum, space, and lets us in. What waited is tried again at once.
-func (s *Store) took() {
+// took notes that a transaction was taken: etcd has a quorum, lets us in and, if it put something, has space. What waited is tried again
+// at once.
+func (s *Store) took(put bool) {
 	h := &s.health
+	if h.failed > 0 && h.last == Exhausted && !put {
+		return
+	}
 	was := s.down()
 	h.failed, h.took = 0, true
 	if !h.known {
@@ -169,7 +173,7 @@ func (s *Store) txnStatus(x *txn, timeout time.Duration, done func(status int, r
 	return s.call(ServiceKV, MethodTxn, x.message(), timeout, func(status int, message []byte) {
 		if status == 0 {
 			if r, ok := decodeTxn(message); ok {
-				s.took()
+				s.took(x.puts && r.succeeded)
 				done(0, &r)
 				return
 			}

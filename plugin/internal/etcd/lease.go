@@ -61,7 +61,10 @@ func (s *Store) keptFor(ttl time.Duration) int64 {
 }
 
 // lapsed is said where etcd does not know the worker any more: it was silent for too long. It claims again as another.
-func (s *Store) lapsed() { s.self.incarnation, s.self.alive = 0, lease{} }
+func (s *Store) lapsed() {
+	s.leasesGone() // perhaps: the tick asks
+	s.self.incarnation, s.self.alive = 0, lease{}
+}
 
 // leasesGone is said where a transaction names a lease that etcd does not know: it has lost its memory, or the clock was stepped. Which
 // one it is the tick finds out; of those that are never kept alive it gets new ones.
