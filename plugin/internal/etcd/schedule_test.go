@@ -30,6 +30,7 @@ type fault func(method string, request []byte) (changed []byte, swallow bool)
 // world is several workers over one etcd, their clients, and what goes wrong between them, by a seed.
 type world struct {
 	*etcdsim.Cluster
+	history
 	rng     *rand.Rand
 	workers []*worker
 	calls   []*pendingCall
@@ -41,6 +42,7 @@ type world struct {
 	givenUp int          // how many of a hundred calls are given up, and perhaps applied late
 	calm    bool         // nothing goes wrong any more
 	err     error
+	blind   bool // nothing is held against the rules: only the history counts
 	steps   []string
 }
 
@@ -69,6 +71,8 @@ type ask struct {
 	final  bool
 	gone   bool
 	answer *ledger.Answer
+	store  *Store
+	deed   *deed
 }
 
 // run is a call that a client was told to run.
@@ -97,6 +101,8 @@ func newSchedule(seed uint64, workers int) *world {
 func (k *worker) live() {
 	k.store = Open(Env{
 		Caller: k, Sink: k, Now: k.time, Wall: func() int64 { return int64(k.time()) }, Log: func(string) {},
+		Late:  k.settledLate,
+		Count: k.counted,
 		Random: func(b []byte) {
 			for i := range b {
 				b[i] = byte(k.rng.Uint32())
@@ -114,7 +120,7 @@ func (w *world) note(format string, args ...any) {
 }
 
 func (w *world) violated(format string, args ...any) {
-	if w.err == nil {
+	if w.err == nil && !w.blind {
 		w.err = fmt.Errorf(format, args...)
 	}
 }
@@ -149,6 +155,7 @@ func (k *worker) Answered(t ledger.Token, a ledger.Answer) {
 	}
 	a.Reply.Message = slices.Clone(a.Reply.Message)
 	q.answer = &a
+	k.answered(q, a)
 	k.note("worker %d: key %d: verdict %d", k.n, q.key, a.Verdict)
 	switch a.Verdict {
 	case ledger.First:
@@ -229,11 +236,13 @@ func (w *world) watch(key string, before, after *etcdsim.Entry) {
 func (w *world) ask(k *worker, key byte, final bool) *ask {
 	w.tokens++
 	t := ledger.Token{Stream: w.tokens, Generation: 1}
-	q := &ask{worker: k, key: key, final: final}
+	q := &ask{worker: k, key: key, final: final, store: k.store}
+	q.deed = w.add(deed{kind: claims, key: key, retry: retries(key), holder: k.store.self.incarnation})
 	w.asks[t] = q
-	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: "p", RetryUnknown: retries(key), Terms: ledger.Terms{TTL: simTTL}}
+	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: fmt.Sprint(w.tokens), RetryUnknown: retries(key), Terms: ledger.Terms{TTL: simTTL}}
 	if a, now := k.store.Ask(t, c); now {
 		k.Answered(t, a)
+		q.deed.kind = nothing // was sent
 	}
 	return q
 }
@@ -246,17 +255,24 @@ func (w *world) settle(r *run) {
 	}
 	w.note("worker %d: key %d ends", r.worker.n, r.key)
 	complete := ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Status: 200, Message: []byte(message(r))}}
+	end := func(ev ledger.Event) { w.settles(r, ev) }
 	switch n := w.rng.IntN(10); {
 	case n < 5:
+		end(ledger.Complete)
 		r.store.Settle(r.lease, complete)
 		if w.rng.IntN(8) == 0 {
+			end(ledger.MarkUnknown)
 			r.store.Settle(r.lease, ledger.Outcome{Event: ledger.MarkUnknown})
 		}
 	case n < 7:
 		r.released = true
+		end(ledger.Release)
 		r.store.Settle(r.lease, ledger.Outcome{Event: ledger.Release})
 	case n == 7:
+		end(ledger.MarkNotReplayable)
 		r.store.Settle(r.lease, ledger.Outcome{Event: ledger.MarkNotReplayable})
+	default:
+		end(ledger.MarkUnknown) // by Forget
 	}
 	r.store.Forget(r.token)
 }
@@ -293,6 +309,7 @@ func (w *world) step() {
 		k.live()
 		for t, q := range w.asks {
 			if q.worker == k && q.answer == nil {
+				q.deed.kind = haunts
 				delete(w.asks, t)
 			}
 		}
@@ -371,6 +388,7 @@ func (w *world) heal() {
 				w.carry(0)
 			}
 			w.pass(4 * time.Second)
+			w.vanished()
 		}
 	}
 	rest(30)
@@ -378,6 +396,7 @@ func (w *world) heal() {
 		w.settle(r) // won by claims that were under way
 	}
 	rest(5)
+	w.atRest()
 	for key := range byte(4) {
 		for _, k := range w.workers {
 			q := w.ask(k, key, true)
@@ -417,7 +436,8 @@ func playSeed(seed uint64, plant func(*world)) (*world, error) {
 		}
 	}
 	for range 400 {
-		if w.step(); w.err != nil {
+		w.step()
+		if w.vanished(); w.err != nil {
 			break
 		}
 	}
@@ -475,7 +495,8 @@ func dropCompares(x *etcdsim.Txn, what int) {
 	x.Compares = slices.DeleteFunc(x.Compares, func(c etcdsim.Compare) bool { return c.Target == what })
 }
 
-func TestPlantedFaultsAreFound(t *testing.T) {
+// plants are bugs, each of which the schedules must find.
+func plants() map[string]func(*world) {
 	alive := func(w *world) {
 		rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, i := putsState(x); st == ledger.InFlight {
@@ -488,7 +509,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			return false
 		})(w)
 	}
-	for name, plant := range map[string]func(*world){
+	return map[string]func(*world){
 		"compare dropped": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
 				dropCompares(x, etcdsim.Create)
@@ -534,7 +555,11 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 			}
 		},
-	} {
+	}
+}
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	for name, plant := range plants() {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 6000; seed++ {
 				if _, err := playSeed(seed, plant); err != nil {
