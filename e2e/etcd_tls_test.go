@@ -183,7 +183,7 @@ func TestEtcdMistakes(t *testing.T) {
 			edit := func(o *envoytest.Options) { o.Edit, o.Workers = c.edit, 1 }
 			refuses := replica(t, server, etcd.addr, etcdConfig("", ""), edit)
 			awaitLog(t, refuses, c.says)
-			if got := payOnce(t, refuses.URL(), name, 0); got != unavailable {
+			if got := payOnce(t, refuses.URL(), strings.ReplaceAll(name, " ", "-"), 0); got != unavailable {
 				t.Errorf("got %s, want unavailable", got)
 			}
 		})

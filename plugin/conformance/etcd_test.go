@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,4 +216,106 @@ var notInEtcd = map[int]string{
 func TestCasesOnEtcd(t *testing.T) {
 	Run(t, onEtcd{}, func(c Case) bool { return again(c) && notInEtcd[c.Number] == "" && c.Number != 32 })
 	Run(t, onEtcd{exact: true}, func(c Case) bool { return c.Number == 32 })
+}
+
+// The same where the host cannot hold headers.
+func TestCasesOnEtcdHeadersNotHeld(t *testing.T) {
+	f := onEtcd{simulator: simulator{adjust: func(c *hostsim.Config) { c.HoldHeaders = false }}}
+	Run(t, f, func(c Case) bool {
+		return again(c) && notInEtcd[c.Number] == "" && !slices.Contains([]int{32, 33, 34, 55, 56}, c.Number)
+	})
+}
+
+// While etcd stalls a call waits for its timeout and no longer; a client that leaves meanwhile leaves nothing in flight; and once etcd
+// answers again, having applied what came, every key is free.
+func TestEtcdStalls(t *testing.T) {
+	for name, held := range map[string]bool{"headers held": true, "headers not held": false} {
+		t.Run(name, func(t *testing.T) {
+			etcd := newSharedEtcd(hostsim.RealClock())
+			u := newUpstream(t, asJSON)
+			p := onEtcd{etcd: etcd, simulator: simulator{adjust: func(c *hostsim.Config) { c.HoldHeaders = held }}}.start(t, Setup{
+				Config: plain, Upstream: u.URL, Workers: 1})
+			c := newClient(t, p)
+			wantFirst(t, c.call("1", "charge", `{}`, "before"))
+			etcd.stall(true)
+			ctx, leave := context.WithCancel(t.Context())
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				res, err := c.open(ctx, "POST", strings.NewReader(toolCall("1", "charge", `{}`)), headers{"Idempotency-Key", "left"})
+				if err == nil {
+					res.Body.Close()
+				}
+			}()
+			eventually(t, "the claim at etcd", func() bool { return etcd.stuck() > 0 })
+			leave()
+			<-gone
+			for i := range 10 {
+				wantRefusal(t, c.call("1", "charge", `{}`, "during"), 503, "idempotency_unavailable")
+				if i == 0 {
+					wantRefusal(t, c.call("1", "charge", `{"other":1}`, "before"), 503, "idempotency_unavailable")
+				}
+			}
+			wantRuns(t, u, 1)
+			etcd.stall(false)
+			for _, key := range []string{"left", "during"} {
+				eventually(t, key+" to be free", func() bool {
+					r := c.call("2", "charge", `{}`, key)
+					if kind := r.isRefusal(); kind == "idempotency_in_flight" || kind == "idempotency_unavailable" {
+						return false
+					}
+					wantFirst(t, r)
+					return true
+				})
+			}
+			wantReplay(t, c.call("2", "charge", `{}`, "before"))
+			wantRuns(t, u, 3)
+			if up := p.host.Metrics()["namespace=.=cases;.;callonce_store_up"]; up != 1 {
+				t.Errorf("callonce_store_up is %d: %v", up, p.host.Metrics())
+			}
+			if n := p.Counter(t, "callonce_store_errors_total", map[string]string{"reason": "unreachable"}); n < 11 {
+				t.Errorf("%d troubles counted", n)
+			}
+		})
+	}
+}
+
+// stuck is how many calls wait for an answer.
+func (s *sharedEtcd) stuck() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
+// etcd that is full, without a leader, or closed to us refuses claims and loses nothing; a new leader is none of anybody's business.
+func TestEtcdRefuses(t *testing.T) {
+	etcd := newSharedEtcd(hostsim.RealClock())
+	u := newUpstream(t, asJSON)
+	p := onEtcd{etcd: etcd}.start(t, Setup{Config: plain, Upstream: u.URL, Workers: 1})
+	c := newClient(t, p)
+	wantFirst(t, c.call("1", "charge", `{}`, "before"))
+	runs := 1
+	for reason, set := range map[string]func(c *etcdsim.Cluster, on bool){
+		"exhausted":   func(c *etcdsim.Cluster, on bool) { c.Full = on },
+		"denied":      func(c *etcdsim.Cluster, on bool) { c.Denied = on },
+		"unreachable": func(c *etcdsim.Cluster, on bool) { c.Leaderless = on },
+	} {
+		etcd.do(func(c *etcdsim.Cluster) { set(c, true) })
+		for range 3 {
+			wantRefusal(t, c.call("1", "charge", `{}`, reason), 503, "idempotency_unavailable")
+		}
+		if p.Counter(t, "callonce_store_errors_total", map[string]string{"reason": reason}) == 0 {
+			t.Errorf("%s: not counted", reason)
+		}
+		wantRuns(t, u, runs)
+		etcd.do(func(c *etcdsim.Cluster) {
+			set(c, false)
+			c.NewLeader()
+		})
+		runs++
+		eventually(t, reason+" to be over", func() bool { return c.call("1", "charge", `{}`, reason).isRefusal() == "" })
+		wantRuns(t, u, runs)
+		wantReplay(t, c.call("2", "charge", `{}`, "before"))
+		wantReplay(t, c.call("2", "charge", `{}`, reason))
+	}
 }
