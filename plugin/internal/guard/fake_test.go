@@ -136,6 +136,8 @@ type fakeHost struct {
 	bodyGone bool   // the response's body cannot be changed any more
 	panicsIn string // name of the method that panics once
 	gone     bool   // the headers went on: they are out of reach
+
+	unreachable bool // outside of its callbacks
 }
 
 func (h *fakeHost) in(method string) {
@@ -250,8 +252,13 @@ func (h *fakeHost) Reply(status int, headers [][2]string, body []byte) error {
 func (h *fakeHost) Crowded() bool     { return h.crowded }
 func (h *fakeHost) Resume() error     { h.resumed = true; return nil }
 func (h *fakeHost) TotalSize() uint64 { return h.size }
-func (h *fakeHost) Enter() error      { return nil }
-func (h *fakeHost) Wake()             { h.woken++ }
+func (h *fakeHost) Enter() error {
+	if h.unreachable {
+		return errors.New("no such context")
+	}
+	return nil
+}
+func (h *fakeHost) Wake() { h.woken++ }
 
 func (h *fakeHost) header(name string) (values []string) {
 	for _, l := range h.request {
