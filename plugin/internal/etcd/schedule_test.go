@@ -313,12 +313,36 @@ func (w *world) step() {
 				delete(w.asks, t)
 			}
 		}
-	case n < 99 || w.rng.IntN(4) > 0:
+	case n < 98 || w.rng.IntN(4) > 1:
 		w.pass(time.Duration(w.rng.IntN(400)) * time.Millisecond)
 	default:
+		w.trouble()
+	}
+}
+
+// trouble is what happens to etcd as a whole.
+func (w *world) trouble() {
+	switch w.rng.IntN(5) {
+	case 0, 1:
 		d := time.Duration(w.rng.IntN(40)) * time.Second // nobody gets to do anything meanwhile
 		w.note("%v pass", d)
 		w.pass(d)
+	case 2:
+		w.note("a new leader")
+		w.NewLeader()
+		for len(w.calls) > 0 { // applied or not: nobody is told
+			c := w.calls[0]
+			w.calls = w.calls[1:]
+			if c.failed == 0 && c.store == c.worker.store {
+				c.store.Answered(c.id, etcdsim.Unavailable, nil)
+			}
+		}
+	case 3:
+		w.Full = !w.Full
+		w.note("no space: %v", w.Full)
+	case 4:
+		w.Denied = !w.Denied
+		w.note("denied: %v", w.Denied)
 	}
 }
 
@@ -375,7 +399,7 @@ func (w *world) carry(at int) {
 
 // heal lets everything come to rest, and looks at what is left.
 func (w *world) heal() {
-	w.calm = true
+	w.calm, w.Full, w.Denied = true, false, false
 	for _, r := range w.openRuns() {
 		w.settle(r)
 	}

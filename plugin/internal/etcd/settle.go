@@ -163,7 +163,7 @@ func (s *Store) stray(key string, r *record, encoded []byte, ttl time.Duration) 
 func lateFor(o Options) ledger.Mono { return ledger.Mono(2*o.Lease + 2*o.Timeout + 10*time.Second) }
 
 func (s *Store) release(b *stray) {
-	if b.trying {
+	if b.trying || s.releasing == mostRetried {
 		return
 	}
 	var x txn
@@ -183,29 +183,32 @@ func (s *Store) release(b *stray) {
 	now := s.env.Now()
 	b.trying = s.txn(&x, func(r *txnResponse) {
 		b.trying = false
+		s.releasing--
 		// Applied once, a claim is not applied again. That it is not there may mean that it is not there yet.
 		b.gone = r != nil && (r.succeeded || now >= b.until)
 	})
+	if b.trying {
+		s.releasing++
+	}
 }
 
-// mostRetried bounds what one retry sends of each kind: after an outage there may be much.
+// mostRetried bounds what is sent again at once, of each kind: after an outage there may be much.
 const mostRetried = 256
 
 // retry does again what etcd has not answered.
 func (s *Store) retry() {
 	sent := 0
 	for _, fence := range slices.Sorted(maps.Keys(s.grants)) {
-		h := s.grants[fence]
-		if h == nil || len(h.words) == 0 {
+		if len(s.grants[fence].words) == 0 {
 			continue
 		}
 		if sent++; sent > mostRetried {
 			break
 		}
-		s.try(h)
+		s.try(s.grants[fence])
 	}
 	s.strays = slices.DeleteFunc(s.strays, func(b *stray) bool { return b.gone })
-	for _, b := range s.strays[:min(len(s.strays), mostRetried)] {
+	for _, b := range s.strays {
 		s.release(b)
 	}
 }

@@ -57,6 +57,8 @@ type Store struct {
 	holder map[ledger.Token]*grant
 	strays []*stray
 	health health
+
+	releasing int // strays that are on their way
 }
 
 var _ ledger.Store = (*Store)(nil)

@@ -215,7 +215,7 @@ func TestLeasesGone(t *testing.T) {
 	was := r.store.self.incarnation
 	// As after a restore from an older snapshot, with its revisions bumped as etcd advises: nothing is there.
 	empty := etcdsim.New()
-	empty.Revision = 1000
+	empty.Revision, empty.NextLease = 1000, 9000
 	empty.Advance(r.cluster.Now())
 	*r.cluster = *empty
 	r.want(2, ledger.RefusedUnavailable)

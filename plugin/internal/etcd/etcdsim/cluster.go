@@ -24,7 +24,8 @@ type Cluster struct {
 
 	now    time.Duration
 	leases map[int64]*lease
-	nextID int64
+	// NextLease is the id of the lease that was granted last.
+	NextLease int64
 }
 
 // Entry is what lies under a key.
@@ -38,7 +39,7 @@ type lease struct{ ttl, ends time.Duration }
 
 // New gives an empty cluster.
 func New() *Cluster {
-	return &Cluster{Revision: 1, Keys: map[string]*Entry{}, leases: map[int64]*lease{}, nextID: 7000}
+	return &Cluster{Revision: 1, Keys: map[string]*Entry{}, leases: map[int64]*lease{}, NextLease: 7000}
 }
 
 // Now is its time.
@@ -98,10 +99,10 @@ func (c *Cluster) Apply(method string, request []byte) (status int, response []b
 		}
 		var ttl uint64
 		fields(request, func(_ int, v uint64, _ []byte) { ttl = v })
-		c.nextID++
+		c.NextLease++
 		d := time.Duration(ttl) * time.Second
-		c.leases[c.nextID] = &lease{d, c.now + d}
-		return OK, number(number(c.header(), 2, uint64(c.nextID)), 3, ttl)
+		c.leases[c.NextLease] = &lease{d, c.now + d}
+		return OK, number(number(c.header(), 2, uint64(c.NextLease)), 3, ttl)
 	case "LeaseKeepAlive":
 		var id uint64
 		fields(request, func(_ int, v uint64, _ []byte) { id = v })
