@@ -42,6 +42,7 @@ type world struct {
 	givenUp int          // how many of a hundred calls are given up, and perhaps applied late
 	calm    bool         // nothing goes wrong any more
 	err     error
+	steady  bool // nothing happens to etcd as a whole
 	blind   bool // nothing is held against the rules: only the history counts
 	steps   []string
 }
@@ -313,20 +314,27 @@ func (w *world) step() {
 				delete(w.asks, t)
 			}
 		}
-	case n < 98 || w.rng.IntN(4) > 1:
+	case w.steady && (n < 99 || w.rng.IntN(4) > 0), !w.steady && (n < 98 || w.rng.IntN(4) > 1):
 		w.pass(time.Duration(w.rng.IntN(400)) * time.Millisecond)
+	case w.steady:
+		w.standStill()
 	default:
 		w.trouble()
 	}
+}
+
+// standStill lets time pass in which nobody gets to do anything.
+func (w *world) standStill() {
+	d := time.Duration(w.rng.IntN(40)) * time.Second
+	w.note("%v pass", d)
+	w.pass(d)
 }
 
 // trouble is what happens to etcd as a whole.
 func (w *world) trouble() {
 	switch w.rng.IntN(5) {
 	case 0, 1:
-		d := time.Duration(w.rng.IntN(40)) * time.Second // nobody gets to do anything meanwhile
-		w.note("%v pass", d)
-		w.pass(d)
+		w.standStill()
 	case 2:
 		w.note("a new leader")
 		w.NewLeader()
