@@ -13,9 +13,10 @@ help: ## Print this list
 build: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim ## Build dist/callonce.wasm, dist/callonce and dist/hostsim
 
 .PHONY: run
-run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a payments server), and print what to try
+run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a payments server), and print what to try; STORE=etcd: two proxies over one etcd
 	@$(GO) build -C e2e -o ../$(DIST)/run ./cmd/run
-	@exec $(DIST)/run $(if $(CONFIG),-config $(CONFIG))
+	@$(if $(filter etcd,$(STORE)),$(GO) build -C e2e -o ../$(DIST)/etcd ./cmd/etcd)
+	@exec $(DIST)/run $(if $(CONFIG),-config $(CONFIG)) $(if $(filter etcd,$(STORE)),-etcd $(DIST)/etcd)
 
 .PHONY: demo
 demo: build ## Play the scenarios of repeated calls, and count the charges at the server

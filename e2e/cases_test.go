@@ -111,7 +111,12 @@ func (f front) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 	if s.Callers {
 		return startVerifier(t, f.options(t, s), acceptStrangers)
 	}
-	e, err := envoytest.Start(f.options(t, s))
+	return f.startWith(t, f.options(t, s))
+}
+
+func (front) startWith(t testing.TB, opts envoytest.Options) proxy {
+	t.Helper()
+	e, err := envoytest.Start(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

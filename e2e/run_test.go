@@ -225,7 +225,7 @@ func commands(printed string) []string {
 		switch {
 		case inside:
 			found[len(found)-1] += line
-		case strings.HasPrefix(line, "  curl "):
+		case strings.HasPrefix(line, "  curl "), strings.HasPrefix(line, "  kill "):
 			found = append(found, line)
 		default:
 			continue
@@ -233,4 +233,34 @@ func commands(printed string) []string {
 		inside = strings.HasSuffix(line, "\\\n")
 	}
 	return found
+}
+
+// "make run STORE=etcd": what it prints works as printed, also over a restart of everything.
+func TestRunEtcd(t *testing.T) {
+	run := startRun(t, nil, "-etcd", must(t, buildEtcd))
+	lines := commands(run.Output())
+	if len(lines) != 5 {
+		t.Fatalf("want 5 commands to paste, got %d:\n%s", len(lines), run.Output())
+	}
+	for i, want := range []string{"", "idempotency-replayed: true", "", "idempotency-replayed: true", `"count":1,`} {
+		var text string
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			out, err := exec.CommandContext(t.Context(), "sh", "-c", lines[i]).CombinedOutput()
+			if text = strings.ToLower(string(out)); err != nil {
+				t.Fatalf("%s: %v: %s", lines[i], err, out)
+			}
+			// Just started, a proxy has no leases yet; just answered, a settlement is on its way.
+			if !strings.Contains(text, "idempotency_unavailable") && !strings.Contains(text, "idempotency_in_flight") || time.Now().After(deadline) {
+				break
+			}
+		}
+		if !strings.Contains(text, want) || i != 2 && i != 4 && !strings.Contains(text, `"charge_id":"ch_1"`) {
+			t.Errorf("%s: want %q in\n%s", lines[i], want, text)
+		}
+		for deadline := time.Now().Add(3 * time.Minute); i == 2 && !strings.Contains(run.Output(), "\nrestarted"); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("it does not restart:\n%s", run.Output())
+			}
+		}
+	}
 }

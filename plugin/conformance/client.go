@@ -23,21 +23,43 @@ type client struct {
 	t    testing.TB
 	url  string
 	http *http.Client
+	// eventual: settlements are on their way for a moment after the answer (see Eventual).
+	eventual bool
 }
+
+// Eventual is a Proxy whose ledger lies elsewhere: what an answer, or the loss of one, makes of its key is known there a moment later.
+// Until then a repeat is told that its call is in flight, as it may be; the cases then ask again, a bounded number of times.
+type Eventual interface{ Eventual() }
+
+// Of a repeat that is told that its call is in flight.
+const (
+	eventualTries = 40
+	eventualPause = 5 * time.Millisecond
+)
 
 func newClient(t testing.TB, p Proxy) *client {
 	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}
 	t.Cleanup(tr.CloseIdleConnections)
+	_, eventual := p.(Eventual)
 	return &client{t, p.URL() + "/mcp", &http.Client{
 		Transport: tr, Timeout: 60 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}, eventual}
 }
 
 // headers is a list of name, value, name, value…: a name may come twice.
 type headers []string
 
 func (c *client) do(method, body string, h headers) reply {
+	r := c.once(method, body, h)
+	for i := 0; c.eventual && i < eventualTries && r.isRefusal() == "idempotency_in_flight"; i++ {
+		time.Sleep(eventualPause)
+		r = c.once(method, body, h)
+	}
+	return r
+}
+
+func (c *client) once(method, body string, h headers) reply {
 	res, err := c.open(context.Background(), method, strings.NewReader(body), h)
 	if err != nil {
 		return reply{Err: err}

@@ -105,7 +105,7 @@ func trailers(t *testing.T, f Front) {
 				tr.Protocols.SetHTTP1(proto == "HTTP/1.1")
 				tr.Protocols.SetUnencryptedHTTP2(proto == "HTTP/2")
 				c := newClient(t, p)
-				c = &client{t, c.url, &http.Client{Transport: withTrailer{tr}, Timeout: patience}}
+				c = &client{t, c.url, &http.Client{Transport: withTrailer{tr}, Timeout: patience}, c.eventual}
 				wantFirst(t, c.call("1", "charge", `{}`, proto))
 				wantReplay(t, c.call("2", "charge", `{}`, proto))
 				wantRefusal(t, c.call("3", "charge", `{"n":1}`, proto), 409, "idempotency_key_conflict")

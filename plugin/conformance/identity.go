@@ -28,7 +28,7 @@ func TypedClaims(t *testing.T, f Front) {
 		if err := json.Unmarshal([]byte(claims), &who.Claims); err != nil {
 			t.Fatal(err)
 		}
-		return &client{c.t, c.url, &http.Client{Transport: p.(Verifier).Caller(t, who), Timeout: c.http.Timeout}}
+		return &client{c.t, c.url, &http.Client{Transport: p.(Verifier).Caller(t, who), Timeout: c.http.Timeout}, c.eventual}
 	}
 	answers := map[string]string{}
 	scopes := []string{

@@ -198,7 +198,7 @@ func unaskedGzip(t *testing.T, f Front) {
 
 func depth(t *testing.T, f Front) {
 	// Above the sizes of what is nested here, so that its depth alone is refused.
-	config := strings.Replace(plain, `"server":"s"`, `"server":"s","max_request_bytes":1040000,"limits":{"reply_bytes":2097152}`, 1)
+	config := strings.Replace(plain, `"server":"s"`, `"server":"s","max_request_bytes":1040000,"limits":{"reply_bytes":1048576}`, 1)
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	depths := []int{1000, 10_000, 500_000}
 	c, u, _ := serveWith(t, f, config, func(w http.ResponseWriter, s seen) {

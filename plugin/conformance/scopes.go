@@ -72,7 +72,7 @@ func manyScopes(t *testing.T, f Front) {
 		}
 	}
 	wantRuns(t, u, runs)
-	wantReplay(t, (&client{t, elsewhere.url + "?q=1", c.http}).call("1", "charge", `{}`, "k", "X-User", "ada"))
+	wantReplay(t, (&client{t, elsewhere.url + "?q=1", c.http, c.eventual}).call("1", "charge", `{}`, "k", "X-User", "ada"))
 }
 
 const verifiedCallers = `{"namespace":"cases","policies":{"p":{"server":"s",
@@ -84,7 +84,7 @@ func verified(t *testing.T, f Front) {
 	p := f.Start(t, Setup{Config: verifiedCallers, Upstream: u.URL, Callers: true})
 	as := func(who Caller) *client {
 		c := newClient(t, p)
-		return &client{c.t, c.url, &http.Client{Transport: p.(Verifier).Caller(t, who), Timeout: c.http.Timeout}}
+		return &client{c.t, c.url, &http.Client{Transport: p.(Verifier).Caller(t, who), Timeout: c.http.Timeout}, c.eventual}
 	}
 	call := func(c *client, h ...string) reply { return c.call("1", "charge", `{}`, "k", h...) }
 	const uri = "spiffe://cases/ada"

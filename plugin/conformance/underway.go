@@ -103,5 +103,5 @@ func (c *client) overHTTP2() *client {
 	c.t.Cleanup(tr.CloseIdleConnections)
 	h := *c.http
 	h.Transport = tr
-	return &client{c.t, c.url, &h}
+	return &client{c.t, c.url, &h, c.eventual}
 }

@@ -58,6 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&opts.Config, "config", "", "`FILE` of the filter's configuration (default e2e/testdata/demo.json)")
 	flags.StringVar(&opts.Listen, "listen", os.Getenv("LISTEN"), "`HOST:PORT` to serve at (default $LISTEN, else "+usual+", or a free port when that is taken)")
 	flags.IntVar(&opts.Workers, "workers", 2, "`NUMBER` of worker VMs")
+	etcd := flags.String("etcd", "", "`FILE` of etcd (e2e/cmd/etcd): serve with two proxies that share a ledger there")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -67,7 +68,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "run: want flags only, got the argument %q (see -help)\n", flags.Arg(0))
 		return 2
 	}
-	err := serve(ctx, opts, stdout)
+	start := serve
+	if *etcd != "" {
+		start = func(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error {
+			return serveEtcd(ctx, opts, *etcd, stdout)
+		}
+	}
+	err := start(ctx, opts, stdout)
 	if ctx.Err() != nil {
 		fmt.Fprintln(stdout, "\nstopped")
 		return 0

@@ -49,6 +49,10 @@ func onConfigure(context, size uint32) uint32 {
 func onTick(context uint32) {
 	mem.begin()
 	if p := pluginOf(context); p != nil && p.guard != nil {
+		if p.period > 0 {
+			_ = setTicks(p.period) // without it they come sooner
+			p.period = 0
+		}
 		p.guard.Tick(now())
 	}
 }

@@ -8,7 +8,10 @@ import (
 
 // WASI preview 1. The monotonic clock is read from the host itself: Go's own is
 // counted from each VM's start, and the ledger needs one that all workers share.
-const clockMonotonic = 1
+const (
+	clockRealtime  = 0
+	clockMonotonic = 1
+)
 
 //go:wasmimport wasi_snapshot_preview1 clock_time_get
 //go:noescape
@@ -24,6 +27,15 @@ func now() ledger.Mono {
 		panic("the host has no monotonic clock")
 	}
 	return ledger.Mono(t)
+}
+
+// wall is the time of day, in nanoseconds since 1970; 0 where the host has none.
+func wall() int64 {
+	var t uint64
+	if clockTimeGet(clockRealtime, 1, unsafe.Pointer(&t)) != 0 {
+		return 0
+	}
+	return int64(t)
 }
 
 func random(into []byte) {

@@ -130,14 +130,26 @@ func (*stream) SetState(name, value string) {
 }
 
 // Reply implements guard.Host.
-func (*stream) Reply(code int, headers [][2]string, body []byte) error {
+func (s *stream) Reply(code int, headers [][2]string, body []byte) error {
 	args = appendPairs(args[:0], headers)
-	return proxySendLocalResponse(uint32(code), nil, 0, unsafe.Pointer(unsafe.SliceData(body)), uint32(len(body)),
-		unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), -1).err()
+	st := proxySendLocalResponse(uint32(code), nil, 0, unsafe.Pointer(unsafe.SliceData(body)), uint32(len(body)),
+		unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), -1)
+	s.judged()
+	return st.err()
 }
 
 // Resume implements guard.Host.
-func (*stream) Resume() error { return proxyContinueStream(requestStream).err() }
+func (s *stream) Resume() error {
+	s.judged()
+	return proxyContinueStream(requestStream).err()
+}
+
+// judged lets go of the headers of a request that was judged outside of its callbacks, after which no after() comes.
+func (s *stream) judged() {
+	if !s.guard.Waits() {
+		s.releaseHead()
+	}
+}
 
 var totalSize = []string{"request", "total_size"}
 

@@ -3,6 +3,7 @@ package abi
 import (
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/callonce/callonce/plugin/internal/guard"
@@ -37,11 +38,17 @@ func (p *plugin) start(size uint32) bool {
 		}
 	}
 	g := guard.New(config, metrics{}, logLine)
+	g.Remote = guard.Remote{Caller: newCaller, Wall: wall, Node: nodeID()}
 	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random}, layout); err != nil {
 		logText(logCritical, "the ledger cannot be kept: "+err.Error())
 		return false
 	}
-	if st := proxySetTickPeriodMilliseconds(uint32(tickPeriod(config).Milliseconds())); st != statusOK {
+	p.period = tickPeriod(config)
+	first := p.period
+	if config.Store.Kind != policy.SharedData {
+		first = firstTick
+	}
+	if st := setTicks(first); st != statusOK {
 		logText(logCritical, "no ticks: "+st.Error())
 		return false
 	}
@@ -57,6 +64,18 @@ func (p *plugin) start(size uint32) bool {
 var started guard.Started
 
 var pluginNamePath = []string{"plugin_name"}
+
+var nodeIDPath = []string{"node", "id"}
+
+// nodeID is the proxy's name among others. "" where it has none.
+func nodeID() string {
+	id, _ := (*stream)(nil).Property(nodeIDPath)
+	return string(id)
+}
+
+func setTicks(period time.Duration) status {
+	return proxySetTickPeriodMilliseconds(uint32(period.Milliseconds()))
+}
 
 // pluginName is the filter's in the proxy's configuration: what replaces a plugin has its
 // name. "" where there is none.

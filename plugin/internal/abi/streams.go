@@ -1,6 +1,10 @@
 package abi
 
-import "github.com/callonce/callonce/plugin/internal/guard"
+import (
+	"time"
+
+	"github.com/callonce/callonce/plugin/internal/guard"
+)
 
 // stream is one request as the proxy knows it. It is the guard's host.
 type stream struct {
@@ -43,8 +47,10 @@ type plugin struct {
 	guard *guard.Guard
 	host  func(*stream) guard.Host // what the guard sees of a stream
 	waker waker
-	spare *stream // streams that are over, to be used again
-	kept  int     // their number
+	// period is that of ticks after the first one; 0 = set already.
+	period time.Duration
+	spare  *stream // streams that are over, to be used again
+	kept   int     // their number
 }
 
 // spareStreams is how many streams that are over a plugin keeps.

@@ -18,3 +18,6 @@ func tickPeriod(c *policy.Config) time.Duration {
 	}
 	return period
 }
+
+// firstTick comes early where a store outside of the proxy must be asked for leases before it can serve.
+const firstTick = 20 * time.Millisecond

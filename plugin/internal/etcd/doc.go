@@ -13,4 +13,6 @@
 //	kept      one for each ttl and step of time, never kept alive; TTL = ttl + step. Settled records hang on the newest.
 //
 // No lease is granted while a request waits: the tick does that ahead.
+//
+// What it looks like to operators, and what callers get when something fails: docs/etcd.md.
 package etcd

@@ -4,20 +4,21 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/callonce/callonce/plugin/internal/etcd/etcdsim"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 )
 
 // Nothing that comes from etcd, or lies there, makes the readers panic; what they take as a record they write again as it was.
 func FuzzReaders(f *testing.F) {
-	c := newCluster()
+	c := etcdsim.New()
 	var x txn
 	r := record{state: ledger.Completed, attempt: 2, nonce: 7, reply: ledger.Reply{Status: 200, IDStart: 1, IDEnd: 3, Task: true, Message: []byte("hello")}}
 	x.then(opPut("k", r.encode(), 0))
-	c.txn(x.message())
+	c.Apply(MethodTxn, x.message())
 	var y txn
 	y.compare("k", targetCreate, equal, 0)
 	y.otherwise(opRange("k"))
-	_, answer := c.txn(y.message())
+	_, answer := c.Apply(MethodTxn, y.message())
 	f.Add(answer)
 	f.Add(r.encode())
 	f.Add(appendNumber(appendNumber(nil, 2, 5), 3, 15))

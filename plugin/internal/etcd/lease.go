@@ -61,11 +61,36 @@ func (s *Store) keptFor(ttl time.Duration) int64 {
 }
 
 // lapsed is said where etcd does not know the worker any more: it was silent for too long. It claims again as another.
-func (s *Store) lapsed() { s.self.incarnation, s.self.alive = 0, lease{} }
+func (s *Store) lapsed() {
+	s.leasesGone() // perhaps: the tick asks
+	s.self.incarnation, s.self.alive = 0, lease{}
+}
+
+// leasesGone is said where a transaction names a lease that etcd does not know: it has lost its memory, or the clock was stepped. Which
+// one it is the tick finds out; of those that are never kept alive it gets new ones.
+func (s *Store) leasesGone() {
+	me := &s.self
+	me.alive.signed, me.running.signed = longAgo, longAgo
+	for _, k := range me.kept {
+		k.id = 0
+	}
+}
+
+const longAgo = ledger.Mono(-1 << 62)
+
+// holderValue is what operators read of a worker.
+func (s *Store) holderValue() []byte { return []byte("callonce " + s.opts.Holder) }
 
 // Tick implements ledger.Store: signs of life, leases ahead, and what etcd has not answered.
 func (s *Store) Tick(now ledger.Mono) {
 	me := &s.self
+	if s.env.Local != nil {
+		s.env.Local.Tick(now)
+	}
+	s.report()
+	s.forgetGone()
+	s.overdue(now)
+	s.probe()
 	if me.incarnation == 0 {
 		s.enlist()
 	} else {
@@ -100,7 +125,9 @@ func (s *Store) Tick(now ledger.Mono) {
 			s.grant(&k.trying, ttl+stepOf(ttl), func(id int64) { k.id, k.granted = id, now })
 		}
 	}
-	s.retry()
+	if !s.down() {
+		s.retry()
+	}
 }
 
 // enlist makes the worker known under a new incarnation.
@@ -112,7 +139,7 @@ func (s *Store) enlist() {
 		key := s.holderKey(incarnation)
 		var x txn
 		x.compare(key, targetCreate, equal, 0)
-		x.then(opPut(key, []byte("callonce"), id))
+		x.then(opPut(key, s.holderValue(), id))
 		me.enlisting = s.txn(&x, func(r *txnResponse) {
 			me.enlisting = false
 			if r != nil && r.succeeded {
@@ -127,7 +154,7 @@ func (s *Store) grant(trying *bool, d time.Duration, done func(id int64)) {
 	if *trying {
 		return
 	}
-	*trying = s.call(ServiceLease, MethodGrant, grantRequest(seconds(d)), func(status int, message []byte) {
+	*trying = s.call(ServiceLease, MethodGrant, grantRequest(seconds(d)), s.opts.Timeout, func(status int, message []byte) {
 		*trying = false
 		if r, ok := decodeLease(message); status == 0 && ok && r.id != 0 {
 			done(r.id)
@@ -142,7 +169,7 @@ func (s *Store) sign(l *lease, lost func()) {
 		return
 	}
 	id := l.id
-	l.trying = s.call(ServiceLease, MethodKeepAlive, keepAliveRequest(id), func(status int, message []byte) {
+	l.trying = s.call(ServiceLease, MethodKeepAlive, keepAliveRequest(id), s.opts.Timeout, func(status int, message []byte) {
 		if l.id != id {
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
 )
 
-// A record is the value of a key. Numbers are little endian; times are of the holder's clock, for display only.
+// A record is the value of a key. Numbers are little endian; times are nanoseconds since 1970 by the holder's clock, for display only.
 //
 //	record   magic 'c' 'e', version u8, state u8, flags u8, 0 | attempt u16 | fingerprint 32 | holder u64 | nonce u64 |
 //	         session u64 | request u64 | claimed i64 | settled i64 | then, of a completed call:
@@ -100,8 +100,4 @@ func decodeRecord(b []byte) (r record, ok bool) {
 	}
 	r.reply = ledger.Reply{Status: int(le.Uint16(rest)), IDStart: int(start), IDEnd: int(end), Task: b[offFlags]&flagTask != 0, Message: m}
 	return r, true
-}
-
-func (r *record) prior() ledger.Prior {
-	return ledger.Prior{Known: true, Session: r.session, Request: r.request, Claimed: r.claimed, Settled: r.settled, Attempt: r.attempt}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/callonce/callonce/plugin/internal/etcd/etcdsim"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
@@ -24,9 +25,13 @@ const (
 	lateness = ledger.Mono(7 * time.Second)
 )
 
+// fault is a bug to plant between a store and etcd.
+type fault func(method string, request []byte) (changed []byte, swallow bool)
+
 // world is several workers over one etcd, their clients, and what goes wrong between them, by a seed.
 type world struct {
-	*cluster
+	*etcdsim.Cluster
+	history
 	rng     *rand.Rand
 	workers []*worker
 	calls   []*pendingCall
@@ -38,6 +43,8 @@ type world struct {
 	givenUp int          // how many of a hundred calls are given up, and perhaps applied late
 	calm    bool         // nothing goes wrong any more
 	err     error
+	steady  bool // nothing happens to etcd as a whole
+	blind   bool // nothing is held against the rules: only the history counts
 	steps   []string
 }
 
@@ -66,6 +73,8 @@ type ask struct {
 	final  bool
 	gone   bool
 	answer *ledger.Answer
+	store  *Store
+	deed   *deed
 }
 
 // run is a call that a client was told to run.
@@ -80,9 +89,9 @@ type run struct {
 }
 
 func newSchedule(seed uint64, workers int) *world {
-	w := &world{cluster: newCluster(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6}
-	w.cluster.now = 1
-	w.cluster.wrote = w.watch
+	w := &world{Cluster: etcdsim.New(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6}
+	w.Cluster.Advance(1)
+	w.Wrote = w.watch
 	for n := range workers {
 		k := &worker{world: w, n: n}
 		w.workers = append(w.workers, k)
@@ -93,7 +102,9 @@ func newSchedule(seed uint64, workers int) *world {
 
 func (k *worker) live() {
 	k.store = Open(Env{
-		Caller: k, Sink: k, Now: func() ledger.Mono { return k.now }, Log: func(string) {},
+		Caller: k, Sink: k, Now: k.time, Wall: func() int64 { return int64(k.time()) }, Log: func(string) {},
+		Late:  k.settledLate,
+		Count: k.counted,
 		Random: func(b []byte) {
 			for i := range b {
 				b[i] = byte(k.rng.Uint32())
@@ -102,12 +113,16 @@ func (k *worker) live() {
 	}, Options{Prefix: "/callonce/", Timeout: simTimeout, Lease: simLease, TTLs: []time.Duration{simTTL}})
 }
 
+func (w *world) time() ledger.Mono { return ledger.Mono(w.Now()) }
+
+func (w *world) pass(d time.Duration) { w.Advance(w.Now() + d) }
+
 func (w *world) note(format string, args ...any) {
 	w.steps = append(w.steps, fmt.Sprintf(format, args...))
 }
 
 func (w *world) violated(format string, args ...any) {
-	if w.err == nil {
+	if w.err == nil && !w.blind {
 		w.err = fmt.Errorf(format, args...)
 	}
 }
@@ -142,6 +157,7 @@ func (k *worker) Answered(t ledger.Token, a ledger.Answer) {
 	}
 	a.Reply.Message = slices.Clone(a.Reply.Message)
 	q.answer = &a
+	k.answered(q, a)
 	k.note("worker %d: key %d: verdict %d", k.n, q.key, a.Verdict)
 	switch a.Verdict {
 	case ledger.First:
@@ -171,32 +187,32 @@ func (k *worker) first(t ledger.Token, q *ask, a ledger.Answer) {
 }
 
 // watch holds every change of a record against the table of states.
-func (w *world) watch(key string, before, after *entry) {
+func (w *world) watch(key string, before, after *etcdsim.Entry) {
 	if !strings.Contains(key, "/k/") {
 		return
 	}
 	if after != nil {
-		r, ok := decodeRecord(after.value)
-		if ok && r.state == ledger.InFlight && w.keys[fmt.Sprintf("/callonce/h/%016x", r.holder)] == nil {
+		r, ok := decodeRecord(after.Value)
+		if ok && r.state == ledger.InFlight && w.Keys[fmt.Sprintf("/callonce/h/%016x", r.holder)] == nil {
 			w.violated("a claim of a worker that is not alive to the others")
 		}
 	}
 	if before == nil {
 		return
 	}
-	old, ok := decodeRecord(before.value)
+	old, ok := decodeRecord(before.Value)
 	if !ok {
 		w.violated("a record that cannot be read was written")
 		return
 	}
 	next := record{nonce: old.nonce}
 	if after != nil {
-		if next, ok = decodeRecord(after.value); !ok {
+		if next, ok = decodeRecord(after.Value); !ok {
 			w.violated("a record that cannot be read is written")
 			return
 		}
 	}
-	alive := w.keys[fmt.Sprintf("/callonce/h/%016x", old.holder)] != nil
+	alive := w.Keys[fmt.Sprintf("/callonce/h/%016x", old.holder)] != nil
 	switch {
 	case next.nonce == old.nonce && after == nil:
 		if old.state != ledger.InFlight {
@@ -222,11 +238,13 @@ func (w *world) watch(key string, before, after *entry) {
 func (w *world) ask(k *worker, key byte, final bool) *ask {
 	w.tokens++
 	t := ledger.Token{Stream: w.tokens, Generation: 1}
-	q := &ask{worker: k, key: key, final: final}
+	q := &ask{worker: k, key: key, final: final, store: k.store}
+	q.deed = w.add(deed{kind: claims, key: key, retry: retries(key), holder: k.store.self.incarnation})
 	w.asks[t] = q
-	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: 1, RetryUnknown: retries(key), Terms: ledger.Terms{TTL: simTTL}}
+	c := ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: uint64(w.tokens), RetryUnknown: retries(key), Terms: ledger.Terms{TTL: simTTL}}
 	if a, now := k.store.Ask(t, c); now {
 		k.Answered(t, a)
+		q.deed.kind = nothing // was sent
 	}
 	return q
 }
@@ -239,17 +257,24 @@ func (w *world) settle(r *run) {
 	}
 	w.note("worker %d: key %d ends", r.worker.n, r.key)
 	complete := ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{Status: 200, Message: []byte(message(r))}}
+	end := func(ev ledger.Event) { w.settles(r, ev) }
 	switch n := w.rng.IntN(10); {
 	case n < 5:
+		end(ledger.Complete)
 		r.store.Settle(r.lease, complete)
 		if w.rng.IntN(8) == 0 {
+			end(ledger.MarkUnknown)
 			r.store.Settle(r.lease, ledger.Outcome{Event: ledger.MarkUnknown})
 		}
 	case n < 7:
 		r.released = true
+		end(ledger.Release)
 		r.store.Settle(r.lease, ledger.Outcome{Event: ledger.Release})
 	case n == 7:
+		end(ledger.MarkNotReplayable)
 		r.store.Settle(r.lease, ledger.Outcome{Event: ledger.MarkNotReplayable})
+	default:
+		end(ledger.MarkUnknown) // by Forget
 	}
 	r.store.Forget(r.token)
 }
@@ -268,7 +293,7 @@ func (w *world) step() {
 	case n < 60:
 		w.ask(k, byte(w.rng.IntN(4)), false)
 	case n < 75:
-		k.store.Tick(w.now)
+		k.store.Tick(w.time())
 	case n < 85:
 		if open := w.openRuns(); len(open) > 0 {
 			w.settle(open[w.rng.IntN(len(open))])
@@ -286,15 +311,47 @@ func (w *world) step() {
 		k.live()
 		for t, q := range w.asks {
 			if q.worker == k && q.answer == nil {
+				q.deed.kind = haunts
 				delete(w.asks, t)
 			}
 		}
-	case n < 99 || w.rng.IntN(4) > 0:
-		w.advance(w.now + ledger.Mono(w.rng.IntN(400))*1e6)
+	case w.steady && (n < 99 || w.rng.IntN(4) > 0), !w.steady && (n < 98 || w.rng.IntN(4) > 1):
+		w.pass(time.Duration(w.rng.IntN(400)) * time.Millisecond)
+	case w.steady:
+		w.standStill()
 	default:
-		d := time.Duration(w.rng.IntN(40)) * time.Second // nobody gets to do anything meanwhile
-		w.note("%v pass", d)
-		w.advance(w.now + ledger.Mono(d))
+		w.trouble()
+	}
+}
+
+// standStill lets time pass in which nobody gets to do anything.
+func (w *world) standStill() {
+	d := time.Duration(w.rng.IntN(40)) * time.Second
+	w.note("%v pass", d)
+	w.pass(d)
+}
+
+// trouble is what happens to etcd as a whole.
+func (w *world) trouble() {
+	switch w.rng.IntN(5) {
+	case 0, 1:
+		w.standStill()
+	case 2:
+		w.note("a new leader")
+		w.NewLeader()
+		for len(w.calls) > 0 { // applied or not: nobody is told
+			c := w.calls[0]
+			w.calls = w.calls[1:]
+			if c.failed == 0 && c.store == c.worker.store {
+				c.store.Answered(c.id, etcdsim.Unavailable, nil)
+			}
+		}
+	case 3:
+		w.Full = !w.Full
+		w.note("no space: %v", w.Full)
+	case 4:
+		w.Denied = !w.Denied
+		w.note("denied: %v", w.Denied)
 	}
 }
 
@@ -324,46 +381,47 @@ func (w *world) carry(at int) {
 	switch {
 	case c.failed != 0: // given up, and still on its way
 		drop()
-		if w.now-c.failed < lateness && luck < 60 {
+		if w.time()-c.failed < lateness && luck < 60 {
 			w.note("worker %d: %s is applied late", c.worker.n, c.method)
-			w.apply(c.method, c.message)
+			w.Apply(c.method, c.message)
 		}
 	case c.applied:
 		drop()
 		if luck < 10 {
 			w.note("worker %d: an answer to %s is lost", c.worker.n, c.method)
-			back(statusUnavailable, nil)
+			back(etcdsim.Unavailable, nil)
 			return
 		}
 		back(c.status, c.answer)
 	case luck < 4: // lost on the way there
 		drop()
-		back(statusUnavailable, nil)
+		back(etcdsim.Unavailable, nil)
 	case luck < 4+w.givenUp:
 		w.note("worker %d: %s is given up", c.worker.n, c.method)
-		back(statusUnavailable, nil)
-		c.failed = w.now
+		back(etcdsim.Unavailable, nil)
+		c.failed = w.time()
 	default:
 		c.applied = true
-		c.status, c.answer = w.apply(c.method, c.message)
+		c.status, c.answer = w.Apply(c.method, c.message)
 	}
 }
 
 // heal lets everything come to rest, and looks at what is left.
 func (w *world) heal() {
-	w.calm = true
+	w.calm, w.Full, w.Denied = true, false, false
 	for _, r := range w.openRuns() {
 		w.settle(r)
 	}
 	rest := func(rounds int) {
 		for range rounds {
 			for _, k := range w.workers {
-				k.store.Tick(w.now)
+				k.store.Tick(w.time())
 			}
 			for len(w.calls) > 0 && w.err == nil {
 				w.carry(0)
 			}
-			w.advance(w.now + ledger.Mono(4*time.Second))
+			w.pass(4 * time.Second)
+			w.vanished()
 		}
 	}
 	rest(30)
@@ -371,6 +429,7 @@ func (w *world) heal() {
 		w.settle(r) // won by claims that were under way
 	}
 	rest(5)
+	w.atRest()
 	for key := range byte(4) {
 		for _, k := range w.workers {
 			q := w.ask(k, key, true)
@@ -403,14 +462,15 @@ func playSeed(seed uint64, plant func(*world)) (*world, error) {
 	}
 	for range 25 {
 		for _, k := range w.workers {
-			k.store.Tick(w.now)
+			k.store.Tick(w.time())
 		}
 		for len(w.calls) > 0 {
 			w.carry(0)
 		}
 	}
 	for range 400 {
-		if w.step(); w.err != nil {
+		w.step()
+		if w.vanished(); w.err != nil {
 			break
 		}
 	}
@@ -442,61 +502,62 @@ func TestSchedules(t *testing.T) {
 }
 
 // rewriteTxn plants a bug into the transactions.
-func rewriteTxn(f func(*simTxn) (swallow bool)) func(*world) {
+func rewriteTxn(f func(*etcdsim.Txn) (swallow bool)) func(*world) {
 	return func(w *world) {
 		w.fault = func(method string, request []byte) ([]byte, bool) {
 			if method != MethodTxn {
 				return request, false
 			}
-			x := decodeRequest(request)
+			x := etcdsim.ReadTxn(request)
 			swallow := f(&x)
-			return x.encode(), swallow
+			return x.Encode(), swallow
 		}
 	}
 }
 
-func putsState(x *simTxn) (ledger.State, int) {
-	for i, o := range x.then {
-		if r, ok := decodeRecord(o.value); o.kind == 2 && ok {
+func putsState(x *etcdsim.Txn) (ledger.State, int) {
+	for i, o := range x.Then {
+		if r, ok := decodeRecord(o.Value); o.Kind == 2 && ok {
 			return r.state, i
 		}
 	}
 	return ledger.Free, -1
 }
 
-func dropCompares(x *simTxn, what target) {
-	x.compares = slices.DeleteFunc(x.compares, func(c simCompare) bool { return c.target == what })
+func dropCompares(x *etcdsim.Txn, what int) {
+	x.Compares = slices.DeleteFunc(x.Compares, func(c etcdsim.Compare) bool { return c.Target == what })
 }
 
-func TestPlantedFaultsAreFound(t *testing.T) {
+// plants are bugs, each of which the schedules must find.
+func plants() map[string]func(*world) {
 	alive := func(w *world) {
-		rewriteTxn(func(x *simTxn) bool {
+		rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, i := putsState(x); st == ledger.InFlight {
 				for _, k := range w.workers {
-					if r, _ := decodeRecord(x.then[i].value); r.holder == k.store.self.incarnation {
-						x.then[i].lease = k.store.self.alive.id
+					if r, _ := decodeRecord(x.Then[i].Value); r.holder == k.store.self.incarnation {
+						x.Then[i].Lease = k.store.self.alive.id
 					}
 				}
 			}
 			return false
 		})(w)
 	}
-	for name, plant := range map[string]func(*world){
-		"compare dropped": rewriteTxn(func(x *simTxn) bool {
+	return map[string]func(*world){
+		"compare dropped": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
-				dropCompares(x, targetCreate)
+				dropCompares(x, etcdsim.Create)
 			}
 			return false
 		}),
 		"record on the alive lease": alive,
-		"settlement without revision": rewriteTxn(func(x *simTxn) bool {
+		"settlement without revision": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st > ledger.InFlight {
-				dropCompares(x, targetMod)
+				dropCompares(x, etcdsim.Mod)
 			}
 			return false
 		}),
-		"no release after a lost answer": rewriteTxn(func(x *simTxn) bool {
-			return len(x.compares) > 0 && x.compares[0].target == targetValue
+		"no release after a lost answer": rewriteTxn(func(x *etcdsim.Txn) bool {
+			return len(x.Compares) > 0 && x.Compares[0].Target == etcdsim.Value
 		}),
 		"release given up too early": func(w *world) {
 			w.givenUp = 35
@@ -506,15 +567,15 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 			}
 		},
-		"take-over without revision": rewriteTxn(func(x *simTxn) bool {
+		"take-over without revision": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
-				dropCompares(x, targetMod)
+				dropCompares(x, etcdsim.Mod)
 			}
 			return false
 		}),
-		"second incarnation not taken": rewriteTxn(func(x *simTxn) bool {
+		"second incarnation not taken": rewriteTxn(func(x *etcdsim.Txn) bool {
 			if st, _ := putsState(x); st == ledger.InFlight {
-				x.compares = slices.DeleteFunc(x.compares, func(c simCompare) bool { return c.target == targetVersion && c.how == greater })
+				x.Compares = slices.DeleteFunc(x.Compares, func(c etcdsim.Compare) bool { return c.Target == etcdsim.Version && c.Greater })
 			}
 			return false
 		}),
@@ -527,7 +588,11 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 			}
 		},
-	} {
+	}
+}
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	for name, plant := range plants() {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 6000; seed++ {
 				if _, err := playSeed(seed, plant); err != nil {

@@ -20,8 +20,16 @@ type grant struct {
 	words    []ledger.Outcome
 	trying   bool // the first of words is on its way
 	fenced   bool
-	gone     bool // its stream has gone
+	gone     bool         // its stream has gone
+	local    ledger.Lease // what counts it in this proxy
+	counted  bool
 }
+
+// mostReply bounds a message that is kept, in bytes: etcd takes no request above 1.5 MiB, unless it is told to.
+const mostReply = 1 << 20
+
+// worthTrying is the size up to which a reply that etcd refuses was not refused for its size.
+const worthTrying = 64 << 10
 
 // Settle implements ledger.Store. It is Pending as long as etcd has not answered; what then turns out to be fenced is counted.
 func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
@@ -37,6 +45,12 @@ func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 		return ledger.Fenced
 	}
 	held.settled = true
+	if o.Event == ledger.Complete && len(o.Reply.Message) > mostReply {
+		o = ledger.Outcome{Event: ledger.MarkNotReplayable}
+	}
+	if held.counted {
+		s.env.Local.Settle(held.local, ledger.Outcome{Event: o.Event, Reply: ledger.Reply{Status: o.Reply.Status}})
+	}
 	o.Reply.Message = slices.Clone(o.Reply.Message)
 	held.words = append(held.words, o)
 	s.try(held)
@@ -59,7 +73,7 @@ func (s *Store) try(h *grant) {
 	w := &h.words[0]
 	next, _ := state.Next(h.state, w.Event)
 	r := h.record
-	r.state, r.settled, r.reply = next, s.env.Now(), ledger.Reply{}
+	r.state, r.settled, r.reply = next, s.wall(), ledger.Reply{}
 	var x txn
 	x.compare(h.key, targetMod, equal, h.revision)
 	if next == ledger.Free {
@@ -75,7 +89,13 @@ func (s *Store) try(h *grant) {
 		x.then(opPut(h.key, r.encode(), lease))
 	}
 	x.otherwise(opRange(h.key))
-	h.trying = s.txn(&x, func(got *txnResponse) { s.applied(h, next, got) })
+	h.trying = s.txnStatus(&x, s.opts.Timeout, func(status int, got *txnResponse) {
+		if status == grpcInvalid && len(r.reply.Message) > worthTrying {
+			// etcd takes less than we thought. What cannot be kept cannot be replayed.
+			h.words[0] = ledger.Outcome{Event: ledger.MarkNotReplayable}
+		}
+		s.applied(h, next, got)
+	})
 }
 
 // applied takes etcd's answer to a word.
@@ -102,6 +122,9 @@ func (s *Store) applied(h *grant, next ledger.State, r *txnResponse) {
 	}
 	h.state = next
 	if len(h.words) > 0 {
+		if s.env.Late != nil {
+			s.env.Late(h.Policy, h.words[0].Event)
+		}
 		h.words = h.words[1:]
 	}
 	switch {
@@ -141,7 +164,7 @@ func (s *Store) stray(key string, r *record, encoded []byte, ttl time.Duration) 
 func lateFor(o Options) ledger.Mono { return ledger.Mono(2*o.Lease + 2*o.Timeout + 10*time.Second) }
 
 func (s *Store) release(b *stray) {
-	if b.trying {
+	if b.trying || s.releasing == mostRetried {
 		return
 	}
 	var x txn
@@ -149,7 +172,7 @@ func (s *Store) release(b *stray) {
 	if b.record.attempt > 1 {
 		// It took over an unknown outcome, which stays one.
 		r := b.record
-		r.state, r.settled = ledger.Unknown, s.env.Now()
+		r.state, r.settled = ledger.Unknown, s.wall()
 		lease := s.keptFor(b.ttl)
 		if lease == 0 {
 			return
@@ -161,14 +184,28 @@ func (s *Store) release(b *stray) {
 	now := s.env.Now()
 	b.trying = s.txn(&x, func(r *txnResponse) {
 		b.trying = false
+		s.releasing--
 		// Applied once, a claim is not applied again. That it is not there may mean that it is not there yet.
 		b.gone = r != nil && (r.succeeded || now >= b.until)
 	})
+	if b.trying {
+		s.releasing++
+	}
 }
+
+// mostRetried bounds what is sent again at once, of each kind: after an outage there may be much.
+const mostRetried = 256
 
 // retry does again what etcd has not answered.
 func (s *Store) retry() {
+	sent := 0
 	for _, fence := range slices.Sorted(maps.Keys(s.grants)) {
+		if len(s.grants[fence].words) == 0 {
+			continue
+		}
+		if sent++; sent > mostRetried {
+			break
+		}
 		s.try(s.grants[fence])
 	}
 	s.strays = slices.DeleteFunc(s.strays, func(b *stray) bool { return b.gone })

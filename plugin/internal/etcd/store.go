@@ -1,11 +1,9 @@
 package etcd
 
 import (
-	"slices"
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
 // CallID names a call of etcd that is under way.
@@ -20,32 +18,47 @@ type Caller interface {
 // Options say how a store works.
 type Options struct {
 	Prefix  string          // of all keys, such as "/callonce/"
-	Timeout time.Duration   // of each call
+	Cluster string          // that is called, for operators
+	Timeout time.Duration   // of a claim, however many calls it takes, and of each other call
 	Lease   time.Duration   // silence of a worker that ends its calls in flight, in whole seconds; required
 	TTLs    []time.Duration // those of the policies, windows of derived keys among them
+	Holder  string          // what operators read under a worker's key
 }
 
-// Env is what a store needs of its worker. All but Count are required.
+// Env is what a store needs of its worker. Caller, Sink, Now, Random and Log are required.
 type Env struct {
 	Caller Caller
 	Sink   ledger.Sink
 	Now    func() ledger.Mono
+	Wall   func() int64      // nanoseconds since 1970, on the clock that the workers of all proxies have about in common
 	Random func(into []byte) // unpredictable bytes
 	Log    func(text string)
 	Count  func(what ledger.Notice, policy uint64)
+	// Late is told of each settlement that etcd has taken, but for those that it took as fenced.
+	Late func(policy uint64, ev ledger.Event)
+	// Live says whether a stream that asked is still open. Where it is nil, only Forget says that it is gone.
+	Live func(ledger.Token) bool
+	// Local counts what this proxy claims, and nothing else: the limits are those of one proxy. nil = no limits.
+	Local ledger.Store
+	// Up is told at every tick whether etcd takes what it is asked for, once that is known.
+	Up func(bool)
+	// Trouble is told of each claim that could not be answered and of each call that failed, and why.
+	Trouble func(Reason)
 }
 
 // Store is the ledger in etcd, as one worker sees it: not for concurrent use.
 type Store struct {
-	env     Env
-	opts    Options
-	self    self
-	calls   map[CallID]func(status int, message []byte)
-	asking  map[ledger.Token]*asked
-	grants  map[uint64]*grant // by the revision of the claim
-	holder  map[ledger.Token]*grant
-	strays  []*stray
-	reasons map[string]bool // logged
+	env    Env
+	opts   Options
+	self   self
+	calls  map[CallID]func(status int, message []byte)
+	asking map[ledger.Token]*asked
+	grants map[uint64]*grant // by the revision of the claim
+	holder map[ledger.Token]*grant
+	strays []*stray
+	health health
+
+	releasing int // strays that are on their way
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -54,7 +67,7 @@ var _ ledger.Store = (*Store)(nil)
 func Open(env Env, opts Options) *Store {
 	s := &Store{
 		env: env, opts: opts, calls: map[CallID]func(int, []byte){}, asking: map[ledger.Token]*asked{},
-		grants: map[uint64]*grant{}, holder: map[ledger.Token]*grant{}, reasons: map[string]bool{},
+		grants: map[uint64]*grant{}, holder: map[ledger.Token]*grant{},
 	}
 	s.self.kept = map[time.Duration]*kept{}
 	for _, ttl := range opts.TTLs {
@@ -63,194 +76,10 @@ func Open(env Env, opts Options) *Store {
 	return s
 }
 
-// asked is a claim under way.
-type asked struct {
-	token   ledger.Token
-	claim   ledger.Claim
-	key     string
-	record  record // as it is to be written
-	encoded []byte
-	gone    bool // nobody waits for it any more
-	tries   int
-	seen    record // what was found, where it is to be taken over
-	seenRev int64
-}
-
-// maxTries bounds how often one claim goes back to etcd because others were quicker.
-const maxTries = 3
-
-// Ask implements ledger.Store. It waits for etcd unless it can tell already that it must refuse.
-func (s *Store) Ask(t ledger.Token, c ledger.Claim) (ledger.Answer, bool) {
-	unavailable := ledger.Answer{Verdict: ledger.RefusedUnavailable}
-	if !s.ready(lasting(c.Terms)) {
-		return unavailable, true
-	}
-	if s.asking[t] != nil {
-		return unavailable, true
-	}
-	a := &asked{token: t, claim: c, key: s.recordKey(&c.ID)}
-	a.record = record{
-		state: ledger.InFlight, attempt: 1, fingerprint: c.Fingerprint, holder: s.self.incarnation, nonce: s.number(),
-		session: c.Session, request: c.Request, claimed: s.env.Now(),
-	}
-	a.encoded = a.record.encode()
-	var x txn
-	x.compare(a.key, targetCreate, equal, 0)
-	s.write(&x, a)
-	x.otherwise(opRange(s.holderKey(s.self.incarnation)))
-	if !s.txn(&x, func(r *txnResponse) { s.claimed(a, r) }) {
-		return unavailable, true
-	}
-	s.asking[t] = a
-	return ledger.Answer{}, false
-}
-
-// write adds what all claims have in common: the worker lives, the record is put, what lies there is read else.
-func (s *Store) write(x *txn, a *asked) {
-	x.compare(s.holderKey(s.self.incarnation), targetVersion, greater, 0)
-	x.then(opPut(a.key, a.encoded, s.self.running.id))
-	x.otherwise(opRange(a.key))
-}
-
-// claimed takes etcd's answer to a claim; nil is none.
-func (s *Store) claimed(a *asked, r *txnResponse) {
-	switch {
-	case r == nil:
-		// It may have been written. The call was not sent, so the key must not stay taken.
-		s.stray(a.key, &a.record, a.encoded, lasting(a.claim.Terms))
-		s.refuse(a, ledger.RefusedUnavailable)
-	case r.succeeded:
-		s.won(a, r.revision)
-	case len(r.ranges) != 2:
-		s.refuse(a, ledger.RefusedUnavailable)
-	case !r.ranges[1].found:
-		s.lapsed()
-		s.refuse(a, ledger.RefusedUnavailable)
-	default:
-		s.found(a, r.ranges[0])
-	}
-}
-
-// found decides by the record that lies under the key.
-func (s *Store) found(a *asked, r rangeResponse) {
-	old, ok := record{}, r.found
-	if ok {
-		old, ok = decodeRecord(r.kv.value)
-	}
-	if !ok {
-		// Not ours to read, or gone meanwhile.
-		s.refuse(a, ledger.RefusedUnavailable)
-		return
-	}
-	a.seen, a.seenRev = old, r.kv.modRevision
-	if old.state != ledger.InFlight || old.fingerprint != a.claim.Fingerprint {
-		s.judge(a, old.state)
-		return
-	}
-	if old.holder == s.self.incarnation {
-		if s.grants[uint64(r.kv.modRevision)] == nil && !s.claiming(old.nonce) {
-			// A claim of our own that nobody knows of: its answer was lost.
-			s.stray(a.key, &old, slices.Clone(r.kv.value), lasting(a.claim.Terms))
-		}
-		s.judge(a, ledger.InFlight)
-		return
-	}
-	var x txn
-	x.then(opRange(s.holderKey(old.holder)))
-	if !s.txn(&x, func(r *txnResponse) {
-		switch {
-		case r == nil || len(r.ranges) != 1:
-			s.refuse(a, ledger.RefusedUnavailable)
-		case r.ranges[0].found:
-			s.judge(a, ledger.InFlight)
-		default:
-			next, _ := state.Next(ledger.InFlight, ledger.LoseLease)
-			s.judge(a, next)
-		}
-	}) {
-		s.refuse(a, ledger.RefusedUnavailable)
-	}
-}
-
-// judge answers, or takes the key over.
-func (s *Store) judge(a *asked, st ledger.State) {
-	old := &a.seen
-	v := state.Judge(&state.Found{State: st, Same: old.fingerprint == a.claim.Fingerprint, Task: old.reply.Task}, &a.claim)
-	if v == ledger.First {
-		s.takeOver(a)
-		return
-	}
-	answer := ledger.Answer{Verdict: v, Prior: old.prior()}
-	if v == ledger.Replay {
-		answer.Reply = old.reply
-	}
-	s.answer(a, answer)
-}
-
-// takeOver claims a key of unknown outcome, unless anybody changed it meanwhile or its holder lives.
-func (s *Store) takeOver(a *asked) {
-	if a.tries++; a.tries > maxTries || a.gone || !s.ready(lasting(a.claim.Terms)) {
-		s.refuse(a, ledger.RefusedUnavailable)
-		return
-	}
-	a.record.attempt, a.record.holder = a.seen.attempt+1, s.self.incarnation
-	a.encoded = a.record.encode()
-	var x txn
-	x.compare(a.key, targetMod, equal, a.seenRev)
-	if a.seen.state == ledger.InFlight {
-		// Once gone an incarnation never comes back, so this only makes sure.
-		x.compare(s.holderKey(a.seen.holder), targetVersion, equal, 0)
-	}
-	s.write(&x, a)
-	x.otherwise(opRange(s.holderKey(s.self.incarnation)))
-	if !s.txn(&x, func(r *txnResponse) { s.claimed(a, r) }) {
-		s.refuse(a, ledger.RefusedUnavailable)
-	}
-}
-
-func (s *Store) refuse(a *asked, v ledger.Verdict) { s.answer(a, ledger.Answer{Verdict: v}) }
-
-func (s *Store) answer(a *asked, answer ledger.Answer) {
-	if s.asking[a.token] == a {
-		delete(s.asking, a.token)
-	}
-	if !a.gone {
-		s.env.Sink.Answered(a.token, answer)
-	}
-}
-
-// won makes a grant of a claim. Where nobody waits for it the call is not sent: the key is free again.
-func (s *Store) won(a *asked, revision int64) {
-	h := &grant{
-		Lease: ledger.Lease{
-			ID: a.claim.ID, Fence: uint64(revision), Holder: a.record.holder, Claimed: a.record.claimed, Attempt: a.record.attempt,
-			Policy: a.claim.Policy, Budget: a.claim.Budget, Limits: a.claim.Limits, Terms: a.claim.Terms,
-		},
-		key: a.key, record: a.record, revision: revision, state: ledger.InFlight,
-	}
-	s.grants[h.Fence] = h
-	if a.gone {
-		event := ledger.Release
-		if a.seenRev != 0 {
-			event = ledger.MarkUnknown // what it took over stays unknown
-		}
-		s.Settle(h.Lease, ledger.Outcome{Event: event})
-		s.drop(h)
-		return
-	}
-	s.holder[a.token] = h
-	answer := ledger.Answer{Verdict: ledger.First, Lease: h.Lease}
-	if a.seenRev != 0 {
-		answer.Prior = a.seen.prior()
-	}
-	s.answer(a, answer)
-}
-
 // Forget implements ledger.Store.
 func (s *Store) Forget(t ledger.Token) {
 	if a := s.asking[t]; a != nil {
-		a.gone = true
-		delete(s.asking, t)
+		s.leave(a)
 	}
 	if h := s.holder[t]; h != nil {
 		delete(s.holder, t)
@@ -261,48 +90,28 @@ func (s *Store) Forget(t ledger.Token) {
 	}
 }
 
-// claiming says that a claim of that nonce is under way.
-func (s *Store) claiming(nonce uint64) bool {
-	for _, a := range s.asking {
-		if a.record.nonce == nonce {
-			return true
-		}
-	}
-	return false
+// leave notes that nobody waits for the answer to a claim any more: the call is not sent.
+func (s *Store) leave(a *asked) {
+	a.gone = true
+	delete(s.asking, a.token)
+	s.uncount(a)
 }
 
-// Answered takes what has come of a call: etcd's message, or none and a status of gRPC other than 0.
-func (s *Store) Answered(id CallID, status int, message []byte) {
-	if f := s.calls[id]; f != nil {
-		delete(s.calls, id)
-		f(status, message)
+// forgetGone forgets the streams that have ended. A settled grant waits for that, since its stream may have a worse word to say.
+func (s *Store) forgetGone() {
+	if s.env.Live == nil {
+		return
 	}
-}
-
-// txn begins a transaction. done is given nil where nothing is known of it: it may have been applied.
-func (s *Store) txn(x *txn, done func(*txnResponse)) bool {
-	return s.call(ServiceKV, MethodTxn, x.message(), func(status int, message []byte) {
-		if status == 0 {
-			if r, ok := decodeTxn(message); ok {
-				done(&r)
-				return
-			}
+	for t := range s.asking {
+		if !s.env.Live(t) {
+			s.Forget(t)
 		}
-		done(nil)
-	})
-}
-
-func (s *Store) call(service, method string, message []byte, done func(status int, message []byte)) bool {
-	id, err := s.env.Caller.Call(service, method, message, s.opts.Timeout)
-	if err != nil {
-		if text := err.Error(); !s.reasons[text] {
-			s.reasons[text] = true
-			s.env.Log("etcd cannot be called: " + text)
-		}
-		return false
 	}
-	s.calls[id] = done
-	return true
+	for t := range s.holder {
+		if !s.env.Live(t) {
+			s.Forget(t)
+		}
+	}
 }
 
 func (s *Store) recordKey(id *[32]byte) string {
@@ -342,6 +151,27 @@ func (s *Store) tell(what ledger.Notice, policy uint64) {
 	if s.env.Count != nil {
 		s.env.Count(what, policy)
 	}
+}
+
+// wall is the time for records: 0 where there is no clock.
+func (s *Store) wall() ledger.Mono {
+	if s.env.Wall == nil {
+		return 0
+	}
+	return ledger.Mono(s.env.Wall())
+}
+
+// prior is what a record says of the call that is repeated. Its times are by the clock of the proxy that wrote it, and are given as
+// times of this one's monotonic clock: exact to the difference of the two clocks.
+func (s *Store) prior(r *record) ledger.Prior {
+	here := func(t ledger.Mono) ledger.Mono {
+		wall := s.wall()
+		if t == 0 || wall == 0 {
+			return 0
+		}
+		return s.env.Now() - (wall - t)
+	}
+	return ledger.Prior{Known: true, Session: r.session, Request: r.request, Claimed: here(r.claimed), Settled: here(r.settled), Attempt: r.attempt}
 }
 
 // lasting is how long an entry must last at least.

@@ -32,7 +32,10 @@ const (
 )
 
 // txn is a transaction as it is built: three lists of encoded members.
-type txn struct{ compares, success, failure []byte }
+type txn struct {
+	compares, success, failure []byte
+	puts                       bool // if the comparisons hold
+}
 
 // compare adds a comparison with a number.
 func (t *txn) compare(key string, what target, how result, number int64) {
@@ -55,6 +58,8 @@ func compareHead(key string, what target, how result) []byte {
 
 // The operations of both branches.
 
+const opPutTag = 2<<3 | wireBytes
+
 func opPut(key string, value []byte, lease int64) []byte {
 	m := appendString(make([]byte, 0, len(key)+len(value)+24), 1, key)
 	if len(value) > 0 {
@@ -68,7 +73,11 @@ func opRange(key string) []byte { return appendBytes(nil, 1, appendString(nil, 1
 
 func opDelete(key string) []byte { return appendBytes(nil, 3, appendString(nil, 1, key)) }
 
-func (t *txn) then(op []byte)      { t.success = appendBytes(t.success, 2, op) }
+func (t *txn) then(op []byte) {
+	t.success = appendBytes(t.success, 2, op)
+	t.puts = t.puts || op[0] == opPutTag
+}
+
 func (t *txn) otherwise(op []byte) { t.failure = appendBytes(t.failure, 3, op) }
 
 // message is the TxnRequest.

@@ -62,7 +62,14 @@ func (s *Stream) claim(c ledger.Claim) Action {
 
 // answered takes an answer that came later, in a callback that is not the stream's.
 func (s *Stream) answered(a ledger.Answer) {
-	if s.host.Enter() == nil && s.actLate(a) == Continue {
+	if s.host.Enter() != nil {
+		// Gone, though nothing has said so: the call is not sent.
+		if a.Verdict == ledger.First {
+			s.g.store.Settle(a.Lease, ledger.Outcome{Event: ledger.Release})
+		}
+		return
+	}
+	if s.actLate(a) == Continue {
 		_ = s.host.Resume()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strconv"
 
+	"github.com/callonce/callonce/plugin/internal/etcd"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/ledger/shared"
 	"github.com/callonce/callonce/plugin/internal/mcp"
@@ -13,8 +14,11 @@ import (
 // Guard is what the streams of one configuration in one worker share. It is not for
 // concurrent use: a worker is one thread.
 type Guard struct {
+	Remote Remote // for stores outside of the proxy; set before Open
+
 	config    *policy.Config
 	store     ledger.Store
+	etcd      *etcd.Store // the same, where keys are kept in etcd
 	marks     ledger.Marks
 	counts    counts
 	numbers   numbers
@@ -60,25 +64,21 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 	return g
 }
 
-// Open opens the ledger in the host's shared data. env needs what the worker alone
+// Open opens the ledger where the configuration keeps it. env needs what the worker alone
 // knows: table, clock and chance.
 func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
 	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
 	env.Policies = g.numbers.of
 	g.now = env.Now
-	return openers[g.config.Store](g, env, layout)
-}
-
-// openers open the ledger in the store that the configuration names.
-var openers = [...]func(*Guard, ledger.Env, shared.Layout) error{
-	policy.SharedData: (*Guard).openShared,
-}
-
-func (g *Guard) openShared(env ledger.Env, layout shared.Layout) error {
-	store, err := shared.Open(env, g.config.Namespace, layout)
+	local := env
+	if g.config.Store.Kind != policy.SharedData {
+		local = localEnv(g, env)
+	}
+	store, err := shared.Open(local, g.config.Namespace, layout)
 	if err == nil {
-		g.store, g.marks, g.digest = store, store, store.Digest
+		g.marks, g.digest = store, store.Digest
+		g.store = openers[g.config.Store.Kind](g, env, store)
 	}
 	return err
 }

@@ -42,6 +42,15 @@ var long129 = strings.Repeat("é", 129)
 var shown = `"` + strings.Repeat("é", 39) + "…"
 
 // wrong are configurations with one mistake each.
+// etcdWith is a store in etcd with more members.
+func etcdWith(members string) string { return `{"store":{"kind":"etcd",` + members + `}}` }
+
+const (
+	aCluster = "the name of a cluster, 1 to 256 characters"
+	aPrefix  = `2 to 256 letters, digits, - _ . and / that begin and end with /, such as "/callonce/"`
+	aTimeout = `a duration from "10ms" to "10s", such as "5m"`
+)
+
 var wrong = []struct{ src, pointer, found, expected string }{
 	// The whole text.
 	{`[]`, "", "a list", "an object"},
@@ -66,10 +75,21 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{`{"namespace":"a/b"}`, "/namespace", `"a/b"`, aNamespace},
 	{`{"namespace":"` + strings.Repeat("n", 65) + `"}`, "/namespace", `"` + strings.Repeat("n", 65) + `"`, aNamespace},
 	{`{"store":"shared_data"}`, "/store", `"shared_data"`, "an object"},
-	{`{"store":{}}`, "/store/kind", "nothing", `"shared_data"`},
-	{`{"store":{"kind":"etcd"}}`, "/store/kind", `"etcd"`, `"shared_data"`},
-	{`{"store":{"kind":["shared_data"]}}`, "/store/kind", "a list", `"shared_data"`},
+	{`{"store":{}}`, "/store/kind", "nothing", `"shared_data", "etcd"`},
+	{`{"store":{"kind":"redis"}}`, "/store/kind", `"redis"`, `"shared_data", "etcd"`},
+	{`{"store":{"kind":["shared_data"]}}`, "/store/kind", "a list", `"shared_data", "etcd"`},
 	{`{"store":{"kind":"shared_data","cluster":"x"}}`, "/store/cluster", unknown, "one of kind"},
+	{`{"store":{"kind":"etcd"}}`, "/store/cluster", "nothing", aCluster},
+	{etcdWith(`"cluster":""`), "/store/cluster", `""`, aCluster},
+	{etcdWith(`"cluster":["etcd"]`), "/store/cluster", "a list", aCluster},
+	{etcdWith(`"cluster":"e","endpoints":["http://127.0.0.1:2379"]`), "/store/endpoints", unknown, "one of kind, cluster, prefix, timeout"},
+	{etcdWith(`"cluster":"e","prefix":"callonce"`), "/store/prefix", `"callonce"`, aPrefix},
+	{etcdWith(`"cluster":"e","prefix":"/callonce"`), "/store/prefix", `"/callonce"`, aPrefix},
+	{etcdWith(`"cluster":"e","prefix":"/call once/"`), "/store/prefix", `"/call once/"`, aPrefix},
+	{etcdWith(`"cluster":"e","prefix":"/"`), "/store/prefix", `"/"`, aPrefix},
+	{etcdWith(`"cluster":"e","timeout":250`), "/store/timeout", "250", aTimeout},
+	{etcdWith(`"cluster":"e","timeout":"1ms"`), "/store/timeout", `"1ms"`, aTimeout},
+	{`{"store":{"kind":"etcd","cluster":"e"},` + policyWith(`"limits":{"reply_bytes":1048577}`)[1:], "/policies/p/limits/reply_bytes", "1048577", "at most 1048576 where keys are kept in etcd"},
 	{`{"policies":[]}`, "/policies", "a list", "an object"},
 	{`{"policies":{"off":{"anonymous":true}}}`, "/policies/off", "a policy of that name", aPolicyName},
 	{`{"policies":{"":{"anonymous":true}}}`, "/policies/", "a policy of that name", aPolicyName},

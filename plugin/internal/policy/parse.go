@@ -28,7 +28,7 @@ func Parse(src []byte) (*Config, Mistakes) {
 				r.wrong(n, at, "a string of up to 64 characters out of letters, digits, - _ .")
 			}
 		}},
-		{"store", func(n canonical.Node, at string) { r.store(n, at, c) }},
+		{"store", func(n canonical.Node, at string) { r.store(n, at, &c.Store) }},
 		{"policies", func(n canonical.Node, at string) { r.policies(n, at, c) }},
 		{"routes", func(n canonical.Node, _ string) { routes = n }},
 		{"default", func(n canonical.Node, _ string) { def = n }},
@@ -40,6 +40,7 @@ func Parse(src []byte) (*Config, Mistakes) {
 	if def != canonical.NoNode {
 		c.def = r.policyName(def, "/default", c)
 	}
+	r.checkStore(c)
 	if len(r.mistakes) > 0 {
 		return nil, r.mistakes
 	}
@@ -51,16 +52,6 @@ func plain(s string) bool {
 	return strings.IndexFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c))
 	}) < 0
-}
-
-func (r *reader) store(n canonical.Node, at string, c *Config) {
-	r.members(n, at, []member{{"kind", func(n canonical.Node, at string) {
-		i, _ := r.choice(n, at, storeNames...)
-		c.Store = StoreKind(i)
-	}}})
-	if r.doc.Kind(n) == canonical.Object && r.doc.Member(n, "kind") == canonical.NoNode {
-		r.mistake(at+"/kind", "nothing", `"shared_data"`)
-	}
 }
 
 func (r *reader) policies(n canonical.Node, at string, c *Config) {

@@ -33,7 +33,7 @@ func (g Guard) Must() bool { return g == GuardRequired || g == GuardDerived }
 // Config is the whole configuration, checked.
 type Config struct {
 	Namespace string
-	Store     StoreKind
+	Store     Store
 	Policies  []*Policy // sorted by name, so that a policy's index is stable for one set of names
 
 	exact  map[string]*Policy // route name → policy; nil value = off
@@ -48,15 +48,6 @@ type routeGlob struct {
 	pattern string
 	policy  *Policy
 }
-
-// StoreKind says where the ledger keeps its entries.
-type StoreKind uint8
-
-// SharedData is the proxy's own shared data: of one process, lost with it.
-const SharedData StoreKind = iota
-
-// storeNames are the kinds as a configuration writes them.
-var storeNames = []string{SharedData: "shared_data"}
 
 // Policy is one policy with every default filled in.
 type Policy struct {

@@ -1,0 +1,106 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/callonce/callonce/e2e/envoytest"
+	"github.com/callonce/callonce/plugin/conformance"
+)
+
+// The cases that a real Envoy must show, by the same code, with the keys in a real etcd.
+func TestCasesOnEtcd(t *testing.T) {
+	f := &etcdFront{member: startMember(t)}
+	conformance.Run(t, f, func(c conformance.Case) bool { return c.Envoy && !slices.Contains(notInEtcd, c.Number) })
+}
+
+// notInEtcd are the cases whose promise is another one in etcd: stored_bytes bounds the ring of replies in shared data.
+var notInEtcd = []int{53}
+
+// etcdFront is a real Envoy over an etcd in which each proxy has a prefix of its own.
+type etcdFront struct {
+	front
+	member *member
+	n      int
+}
+
+func (f *etcdFront) Name() string { return "envoy with etcd" }
+
+func (f *etcdFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
+	t.Helper()
+	f.n++
+	p := &etcdProxy{prefix: fmt.Sprintf("/case-%d/", f.n), member: f.member}
+	s.Config = p.inEtcd(s.Config)
+	opts := f.options(t, s)
+	edit := opts.Edit
+	opts.Edit = func(e *envoytest.Tree) {
+		edit(e) // it means the first cluster, which ours must not become before
+		addEtcd(e, "etcd", "http://"+f.member.addr)
+	}
+	if s.Callers {
+		t.Skip("who calls is verified before the ledger is asked: the same code for every store")
+	}
+	p.proxy = f.startWith(t, opts)
+	p.ready(t, opts.Workers+1)
+	return p
+}
+
+type etcdProxy struct {
+	proxy
+	prefix string
+	member *member
+}
+
+// Eventual implements conformance.Eventual.
+func (*etcdProxy) Eventual() {}
+
+func (p *etcdProxy) inEtcd(config string) string {
+	return `{"store":{"kind":"etcd","cluster":"etcd","timeout":"5s","prefix":"` + p.prefix + `"},` + strings.TrimLeft(config, " \n\t")[1:]
+}
+
+func (p *etcdProxy) Change(t testing.TB, config string, faults bool) {
+	t.Helper()
+	before := p.workers(t)
+	p.proxy.Change(t, p.inEtcd(config), faults)
+	p.ready(t, before+1)
+}
+
+// ready waits until so many workers have made themselves known, and with that have their leases.
+func (p *etcdProxy) ready(t testing.TB, workers int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); p.workers(t) < workers; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d workers are at etcd after a minute", p.workers(t), workers)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // from the answer in etcd to the worker
+}
+
+func (p *etcdProxy) workers(t testing.TB) int {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{p.member.addr}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	r, err := c.Get(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, kv := range r.Kvs {
+		if strings.Contains(string(kv.Key), "/h/") {
+			n++
+		}
+	}
+	return n
+}
