@@ -15,6 +15,7 @@ var settled = []Case{
 	{62, "errors-of-calls-that-did-not-run", true, errorsNotRun},
 	{63, "a-message-in-odd-clothes", true, oddClothes},
 	{64, "too-long-in-a-stream", true, tooLongInAStream},
+	{65, "an-error,-then-the-answer", true, answersFreed},
 }
 
 // stops are what servers answer to a call that was cancelled, and what a repeat gets:

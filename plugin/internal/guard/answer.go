@@ -27,12 +27,24 @@ type readAlong struct {
 	body    mcp.Text
 	value   mcp.Value
 	events  mcp.Events
-	odd     bool // an event was refused by the strict reader
+	odd     bool  // an event was refused by the strict reader
+	freed   freed // what it said so far of a call that did not run
 	settled bool
 	event   ledger.Event // how it was settled
 	fenced  bool         // the lease was lost: no later settlement of it counts
 	ended   bool         // the proxy said that the answer is whole
 }
+
+// freed is what an answer said that frees the key. It takes effect at the answer's end: a
+// result may follow, and the key must not be free while the call runs.
+type freed uint8
+
+const (
+	notFreed     freed = iota
+	freedUnnamed       // an error that names no request: it need not be the end of this call
+	freedByError       // an error, or a result that says isError, of this call
+	freedForALeg       // a result that asks for another leg
+)
 
 // ResponseHeaders is called with the answer's headers; end says that there is no
 // body.

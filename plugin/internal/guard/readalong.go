@@ -60,10 +60,9 @@ func (s *Stream) readChunk(chunk []byte) {
 		r.events.Feed(chunk, s.readEvent)
 		return
 	}
-	if r.settled {
+	if r.settled || r.freed != notFreed {
 		if r.value.Feed(chunk); r.value.Trailed {
-			// What was judged as the whole was not: it is no JSON text.
-			s.settle(ledger.Outcome{Event: ledger.MarkNotReplayable})
+			s.takeBack()
 		}
 		return
 	}
@@ -104,7 +103,7 @@ func (s *Stream) readEvent(data []byte) bool {
 		return false
 	default:
 		s.complete(a, data)
-		return true
+		return s.reply.settled
 	}
 }
 

@@ -13,6 +13,7 @@ var messageRules = [...]struct{ then, cancelled ledger.Event }{
 	mcp.Failed:        {ledger.Complete, ledger.MarkUnknown}, // or released: see released
 	mcp.ToolError:     {ledger.Complete, ledger.MarkUnknown}, // likewise
 	mcp.InputRequired: {ledger.Release, ledger.Release},
+	mcp.Unnamed:       {ledger.MarkNotReplayable, ledger.MarkUnknown}, // likewise, at the answer's end
 	// The server says by itself that it was told to stop.
 	mcp.Cancelled: {ledger.MarkUnknown, ledger.MarkUnknown},
 	// A body without a response to the call, or none that can be read for certain.
@@ -22,13 +23,26 @@ var messageRules = [...]struct{ then, cancelled ledger.Event }{
 
 // complete settles with the message that ends the call, before its last byte has
 // gone on: a repeat sent right after it finds the answer.
+//
+// What frees the key waits for the answer's end, and yields to what else answers the call.
 func (s *Stream) complete(a mcp.Answer, message []byte) {
 	rule := messageRules[a]
+	switch {
+	case a == mcp.Unnamed && s.released(a):
+		s.reply.freed = max(s.reply.freed, freedUnnamed)
+		return
+	case a == mcp.Unnamed && s.reply.form == asEvents:
+		return // the answer may follow
+	}
 	if rule.then != rule.cancelled && s.wasCancelled() {
 		s.settle(ledger.Outcome{Event: rule.cancelled})
 		return
 	}
-	if rule.then != ledger.Complete {
+	switch {
+	case rule.then == ledger.Release:
+		s.reply.freed = freedForALeg
+		return
+	case rule.then != ledger.Complete:
 		s.settle(ledger.Outcome{Event: rule.then})
 		return
 	}
@@ -38,7 +52,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		}
 	}
 	if s.released(a) {
-		s.settle(ledger.Outcome{Event: ledger.Release})
+		s.reply.freed = freedByError
 		return
 	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
@@ -56,7 +70,7 @@ func (s *Stream) released(a mcp.Answer) bool {
 	switch a {
 	case mcp.ToolError:
 		return s.call.tool.ReleaseToolError
-	case mcp.Failed:
+	case mcp.Failed, mcp.Unnamed:
 		return s.policy.ReleasedError(s.call.tool, s.g.response.Code)
 	}
 	return false
@@ -65,13 +79,16 @@ func (s *Stream) released(a mcp.Answer) bool {
 // atEnd settles an answer that has passed whole and has not settled itself.
 func (s *Stream) atEnd() {
 	r := &s.reply
+	if r.form == asJSON && !r.settled && r.freed == notFreed {
+		s.judgeBody(r.body.Bytes())
+	}
 	switch {
 	case r.settled && r.form == asEvents && r.events.Open():
 		// The response was too long, and does not even end.
 		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	case r.settled:
-	case r.form == asJSON:
-		s.judgeBody(r.body.Bytes())
+	case r.freed != notFreed:
+		s.settleFreed()
 	case r.odd && !r.events.Open():
 		s.settleNoResult(ledger.MarkNotReplayable)
 	default:
@@ -80,10 +97,40 @@ func (s *Stream) atEnd() {
 	}
 }
 
+// settleFreed frees the key at the end of an answer that said that nothing ran, where
+// nothing else came that may have been the answer.
+func (s *Stream) settleFreed() {
+	r := &s.reply
+	switch {
+	case r.odd, r.events.Begun():
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+	case r.freed == freedForALeg:
+		s.settle(ledger.Outcome{Event: ledger.Release})
+	default:
+		s.settleNoResult(ledger.Release)
+	}
+}
+
+// takeBack settles a body of which more came than was judged as the whole: it is no JSON
+// text, and what followed an error may have been a result.
+func (s *Stream) takeBack() {
+	ev := ledger.MarkNotReplayable
+	if !s.reply.settled {
+		ev = ledger.MarkUnknown
+	}
+	s.settle(ledger.Outcome{Event: ev})
+}
+
 // settleAtEnd is the stream's end. An answer that did not pass whole leaves an
-// unknown outcome, also where it had been judged by its beginning.
+// unknown outcome, also where it had been judged by its beginning, unless it told its
+// client that the call did not run: who has read that need not wait for a stream that the
+// server leaves open.
 func (s *Stream) settleAtEnd() {
 	r := &s.reply
+	if !r.settled && r.freed > freedUnnamed {
+		s.settleFreed()
+		return
+	}
 	if !r.settled || r.event == ledger.MarkNotReplayable && !r.ended {
 		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	}

@@ -406,7 +406,7 @@ func referenceAnswer(text, id []byte) mcp.Answer {
 	switch named := len(its) > 0 && (its[0] == '"' || its[0] == '-' || its[0]-'0' <= 9); {
 	case named && (string(m["id"]) == string(id) || err == nil && bytes.Equal(its, mine)):
 	case failed && (m["id"] == nil || string(m["id"]) == "null") && (is(failure["code"], -32700.0) || is(failure["code"], -32600.0)):
-		return mcp.Failed
+		return mcp.Unnamed
 	default:
 		return mcp.NotOurs
 	}

@@ -27,6 +27,9 @@ const (
 	Task
 	// Cancelled is the error of a server that was told to stop: the tool may have run.
 	Cancelled
+	// Unnamed is an error that names no request: that of a server that could not read it, or
+	// would not. Response.Code is its code.
+	Unnamed
 	// Malformed is a text that is no message, or one that can be read two ways: a member
 	// that says what it is comes twice or is broken, or it is a batch of several.
 	Malformed
@@ -35,7 +38,7 @@ const (
 // Response reads messages that come back. It is reused.
 type Response struct {
 	IDStart, IDEnd int // where the id's token stands in the message
-	Code           int // of a Failed: the error's code, 0 where it is no integer of 32 bits
+	Code           int // of a Failed or Unnamed: the error's code, 0 where it is no integer of 32 bits
 
 	envelope envelope
 	doc      canonical.Doc
@@ -92,7 +95,8 @@ func (r *Response) Read(text, id []byte) Answer {
 }
 
 // unnamed is for the errors of a server that could not read the request, and so could not
-// name it (JSON-RPC 2.0, section 5): their id is null, or not there.
+// name it (JSON-RPC 2.0, section 5): their id is null, or not there. Only the codes that
+// say so count: others may be another request's.
 func (r *Response) unnamed(text []byte, failed bool) Answer {
 	if id := r.envelope.raw(text, fieldID); !failed || id != nil && string(id) != "null" {
 		return NotOurs
@@ -100,8 +104,7 @@ func (r *Response) unnamed(text []byte, failed bool) Answer {
 	if a := r.failure(text); a != Failed || r.Code != parseError && r.Code != invalidRequest {
 		return NotOurs
 	}
-	r.IDStart, r.IDEnd = 0, 0
-	return Failed
+	return Unnamed
 }
 
 const (
