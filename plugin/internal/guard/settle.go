@@ -13,11 +13,12 @@ var messageRules = [...]struct{ then, cancelled ledger.Event }{
 	mcp.Failed:        {ledger.Complete, ledger.MarkUnknown}, // or released: see released
 	mcp.ToolError:     {ledger.Complete, ledger.MarkUnknown}, // likewise
 	mcp.InputRequired: {ledger.Release, ledger.Release},
-	mcp.Unnamed:       {ledger.MarkNotReplayable, ledger.MarkUnknown}, // likewise, at the answer's end
 	// The server says by itself that it was told to stop.
 	mcp.Cancelled: {ledger.MarkUnknown, ledger.MarkUnknown},
-	// A body without a response to the call, or none that can be read for certain.
-	mcp.NotOurs:   {ledger.MarkNotReplayable, ledger.MarkUnknown},
+	// A body without a response to the call: nobody knows whether it ran.
+	mcp.NotOurs: {ledger.MarkUnknown, ledger.MarkUnknown},
+	mcp.Unnamed: {ledger.MarkUnknown, ledger.MarkUnknown},
+	// A body that cannot be read for certain. Of one without a response: see complete.
 	mcp.Malformed: {ledger.MarkNotReplayable, ledger.MarkUnknown},
 }
 
@@ -28,11 +29,11 @@ var messageRules = [...]struct{ then, cancelled ledger.Event }{
 func (s *Stream) complete(a mcp.Answer, message []byte) {
 	rule := messageRules[a]
 	switch {
-	case a == mcp.Unnamed && s.released(a):
-		s.reply.freed = max(s.reply.freed, freedUnnamed)
+	case a == mcp.Unnamed && (s.reply.form == asEvents || s.released(a)):
+		s.frees(a) // or not: the answer may follow
 		return
-	case a == mcp.Unnamed && s.reply.form == asEvents:
-		return // the answer may follow
+	case a == mcp.Malformed && !s.g.response.Ours:
+		rule.then = ledger.MarkUnknown
 	}
 	if rule.then != rule.cancelled && s.wasCancelled() {
 		s.settle(ledger.Outcome{Event: rule.cancelled})
@@ -40,7 +41,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 	}
 	switch {
 	case rule.then == ledger.Release:
-		s.reply.freed = freedForALeg
+		s.frees(a)
 		return
 	case rule.then != ledger.Complete:
 		s.settle(ledger.Outcome{Event: rule.then})
@@ -52,7 +53,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		}
 	}
 	if s.released(a) {
-		s.reply.freed = freedByError
+		s.frees(a)
 		return
 	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
@@ -62,6 +63,20 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		Task:    a == mcp.Task,
 		Message: message,
 	}})
+}
+
+// frees notes what will free the key at the answer's end.
+func (s *Stream) frees(a mcp.Answer) {
+	by := freedByError
+	switch {
+	case a == mcp.InputRequired:
+		by = freedForALeg
+	case a == mcp.Unnamed && !s.released(a):
+		by = notFreed
+	case a == mcp.Unnamed:
+		by = freedUnnamed
+	}
+	s.reply.freed = max(s.reply.freed, by)
 }
 
 // released reports whether an error says, by itself or by the configuration, that the tool
@@ -89,7 +104,7 @@ func (s *Stream) atEnd() {
 	case r.settled:
 	case r.freed != notFreed:
 		s.settleFreed()
-	case r.odd && !r.events.Open():
+	case r.odd == surelyOurs && !r.events.Open():
 		s.settleNoResult(ledger.MarkNotReplayable)
 	default:
 		// The stream ended without the response: it may come on another one, or never.
@@ -102,7 +117,7 @@ func (s *Stream) atEnd() {
 func (s *Stream) settleFreed() {
 	r := &s.reply
 	switch {
-	case r.odd, r.events.Begun():
+	case r.odd != notOdd, r.events.Begun(), r.form == asJSON && !r.value.Done && !(r.ended && r.expect >= 0):
 		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	case r.freed == freedForALeg:
 		s.settle(ledger.Outcome{Event: ledger.Release})
