@@ -17,6 +17,7 @@ var lost = []Case{
 	{54, "a-key-behind-a-defect", true, behindADefect},
 	{55, "a-go-gateway-repeats", true, goGateway},
 	{56, "odd-spellings", true, oddSpellings},
+	{57, "a-call-under-another-type", true, underAnotherType},
 }
 
 const keyInBody = `"arguments":{"amount":1,"idempotency_key":"k"}`

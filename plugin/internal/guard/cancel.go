@@ -29,7 +29,8 @@ func (s *Stream) watch(end bool) Action {
 	return s.pass()
 }
 
-// mayCancel reports whether the headers are those of a message that can be read.
+// mayCancel reports whether the headers are those of a message that can be read, under
+// whatever type: servers read JSON under many.
 func (s *Stream) mayCancel() bool {
 	if s.head.lines == nil {
 		lines, err := s.host.RequestHeaders()
@@ -39,7 +40,7 @@ func (s *Stream) mayCancel() bool {
 		s.head = readHead(lines, s.policy)
 	}
 	h := &s.head
-	return h.isPost() && h.isJSON() && mcp.IsIdentity(h.encoding) && h.length <= mostWatched
+	return h.isPost() && mcp.IsIdentity(h.encoding) && h.length <= mostWatched
 }
 
 // watchBody takes a part of such a body. The mark is set before the last byte of the

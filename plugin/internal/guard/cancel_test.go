@@ -115,6 +115,11 @@ func TestWhatCancels(t *testing.T) {
 		{"a huge number by value", release, "1000000000000000000000", cancellation("1e21"), nil, true},
 		{"a long id", release, `"` + strings.Repeat("i", 2000) + `"`, cancellation(`"` + strings.Repeat("i", 2000) + `"`), nil, true},
 
+		{"another type of JSON", release, "1", cancellation("1"), []string{"content-type", "application/json-rpc"}, true},
+		{"a list of types, keys in headers only", headerKeys, "1", cancellation("1"), []string{"content-type", "application/json, application/json"}, true},
+		{"no type, with a key header", release, "1", cancellation("1"), []string{"content-type", "(none)", "idempotency-key", "k"}, true},
+		{"bytes", release, "1", cancellation("1"), []string{"content-type", "application/octet-stream"}, true},
+
 		{"a string for a number", release, "1", cancellation(`"1"`), nil, false},
 		{"a number for a string", release, `"1"`, cancellation("1"), nil, false},
 		{"another id", release, "1", cancellation("2"), nil, false},
