@@ -16,6 +16,7 @@ var settled = []Case{
 	{63, "a-message-in-odd-clothes", true, oddClothes},
 	{64, "too-long-in-a-stream", true, tooLongInAStream},
 	{65, "an-error,-then-the-answer", true, answersFreed},
+	{66, "cancelled-behind-a-defect", true, cancelledBehindADefect},
 }
 
 // stops are what servers answer to a call that was cancelled, and what a repeat gets:

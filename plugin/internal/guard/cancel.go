@@ -81,7 +81,10 @@ func (s *Stream) markIn(body []byte) {
 // mark marks the calls of the caller that a body cancels.
 func (s *Stream) mark(r *mcp.Request) {
 	r.EachCancelled(func(id []byte) {
-		s.call.mark.Request = sketch(string(id))
+		s.call.mark.Request = anyRequest
+		if id != nil {
+			s.call.mark.Request = sketch(string(id))
+		}
 		s.g.marks.Cancel(s.call.mark)
 	})
 }
@@ -99,7 +102,15 @@ func (s *Stream) markCancelled(r *mcp.Request) {
 }
 
 // wasCancelled reports whether a claimed call was cancelled while it ran.
-func (s *Stream) wasCancelled() bool { return s.g.marks.Cancelled(s.call.mark, s.lease.Claimed) }
+func (s *Stream) wasCancelled() bool {
+	every := s.call.mark
+	every.Request = anyRequest
+	return s.g.marks.Cancelled(s.call.mark, s.lease.Claimed) || s.g.marks.Cancelled(every, s.lease.Claimed)
+}
+
+// anyRequest stands for all requests of a session, in the mark of a cancellation of which it
+// cannot be told what a server reads. The id of none is sketched as 0.
+const anyRequest = 0
 
 // settleNoResult settles a call that the server answered with anything but a result. For
 // one that was cancelled that says nothing.

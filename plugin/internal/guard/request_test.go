@@ -17,7 +17,7 @@ func TestOrderOfDecisions(t *testing.T) {
 	get := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	call := toolCall("1", `{}`)
 	bodyKey := toolCall("1", `{"idempotency_key":"k"}`)
-	utf16 := func(s string) string { return "\xff\xfe" + strings.Join(strings.Split(s, ""), "\x00") + "\x00" }
+	utf16 := func(s string) string { return "\xff\xfe" + inUTF16(s) }
 	key := func(h ...string) []string { return append(h, "idempotency-key", "k") }
 	for _, c := range []struct {
 		name       string

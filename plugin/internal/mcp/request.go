@@ -31,6 +31,7 @@ type Request struct {
 	Name   []byte // the tool's name, for a ToolCall
 	Keyed  bool   // a key stands in one of the key sources in the body, or (if Ambiguous) might
 
+	broken []byte // a body that is not strict JSON, of which what follows the defect was not read
 	doc    canonical.Doc
 	params canonical.Node
 	args   canonical.Node // NoNode when absent
@@ -51,6 +52,7 @@ func (r *Request) Read(body []byte, pointers []string) {
 	switch kind := r.doc.Kind(root); {
 	case err != nil:
 		r.ambiguous("a body that is not one strict JSON value")
+		r.broken = body
 		if at, ok := err.(*canonical.Error); ok {
 			r.Offset = at.Offset
 			if at.Reason == canonical.TooMany {
@@ -77,7 +79,7 @@ func (r *Request) reset() {
 	r.doc.Limit(maxValues)
 	// Member by member: a Doc is too large to be copied for nothing.
 	r.Kind, r.Defect, r.Offset = Other, "", -1
-	r.ID, r.Name, r.Keyed = nil, nil, false
+	r.ID, r.Name, r.Keyed, r.broken = nil, nil, false, nil
 	r.keys, r.params, r.args = r.keys[:0], canonical.NoNode, canonical.NoNode
 }
 
@@ -259,7 +261,7 @@ const keptScratch = 256 << 10
 
 // Release lets go of the body, and of what a huge one made the reader grow to.
 func (r *Request) Release() {
-	r.ID, r.Name = nil, nil
+	r.ID, r.Name, r.broken = nil, nil, nil
 	r.keys = scratch.Keep(r.keys)
 	r.doc.Shrink(keptScratch)
 }
