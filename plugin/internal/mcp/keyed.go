@@ -39,7 +39,7 @@ type walk struct {
 
 	objects [deepest / 64]uint64 // of the open containers, those that are objects
 	depth   int                  // how many are open
-	outside int                  // of these, those around a message: 1 in a batch
+	outside int                  // of these, those around a message: one in a batch, more in those within one
 	matched int                  // how many of the names lead to where the walk stands
 	here    bool                 // the value that comes is at the pointer
 }
@@ -85,6 +85,7 @@ func (w *walk) run() (found, sound bool) {
 				return false, false
 			}
 			i, w.depth = i+1, w.depth-1
+			w.outside = min(w.outside, w.depth)
 		case w.here && !isAbsent(body[i:], w.pointer):
 			return true, true
 		case c == '{' || c == '[':
@@ -111,8 +112,8 @@ func (w *walk) run() (found, sound bool) {
 }
 
 func (w *walk) open(object bool) {
-	if w.depth == 0 && !object {
-		w.outside = 1
+	if w.depth == w.outside && !object {
+		w.outside++
 	}
 	bit := uint64(1) << (w.depth % 64)
 	if w.objects[w.depth/64] &^= bit; object {
@@ -163,10 +164,41 @@ func isAbsent(value []byte, pointer string) bool {
 // inArguments reports whether a key source lies in a call's arguments.
 func inArguments(pointer string) bool { return strings.HasPrefix(pointer, "/arguments/") }
 
+// compare compares a name with a pointer's reference token, exactly and but for case.
+func compare(name []byte, token string) (exact, folded bool) {
+	exact = true
+	for len(token) > 0 {
+		want, size := tokenRune(token)
+		token = token[size:]
+		found, size := utf8.DecodeRune(name)
+		if size == 0 || !sameBut(found, want) {
+			return false, false
+		}
+		exact = exact && found == want
+		name = name[size:]
+	}
+	return exact && len(name) == 0, len(name) == 0
+}
+
+// tokenRune gives the first character of what a reference token stands for (RFC 6901, section
+// 4), and how many bytes of the token it takes.
+func tokenRune(token string) (c rune, size int) {
+	c, size = utf8.DecodeRuneInString(token)
+	if c == '~' && len(token) > 1 {
+		if size = 2; token[1] == '1' {
+			c = '/'
+		}
+	}
+	return c, size
+}
+
 // spelt reports whether a string somewhere in a text is a name, whatever the text is.
 func spelt(body []byte, token string) bool {
 	for i, c := range body {
 		if c != '"' && c != '\'' {
+			if (c == '{' || c == ',') && speltBare(body[i+1:], token) {
+				return true
+			}
 			continue
 		}
 		rest := body[i+1:]
@@ -179,18 +211,23 @@ func spelt(body []byte, token string) bool {
 	return false
 }
 
+// speltBare reports whether a text goes on with a name without quotes, as JavaScript has them.
+func speltBare(rest []byte, token string) bool {
+	rest = rest[skipSpace(rest, 0):]
+	n := matches(rest, token)
+	if n < 0 {
+		return false
+	}
+	n = skipSpace(rest, n)
+	return n < len(rest) && rest[n] == ':'
+}
+
 // matches gives how many bytes at the beginning of what stands between a string's quotes
 // are a name, but for case; -1 if they are not. token is a pointer's reference token.
 func matches(spelled []byte, token string) int {
 	i := 0
 	for len(token) > 0 {
-		want, size := utf8.DecodeRuneInString(token)
-		if want == '~' && len(token) > 1 {
-			want, size = '~', 2
-			if token[1] == '1' {
-				want = '/'
-			}
-		}
+		want, size := tokenRune(token)
 		token = token[size:]
 		i = skipNoise(spelled, i)
 		found, size := character(spelled[i:])
@@ -236,6 +273,9 @@ func character(s []byte) (c rune, size int) {
 	if len(s) < 2 || s[0] != '\\' {
 		return utf8.DecodeRune(s)
 	}
+	if s[1] == 'x' && len(s) > 3 && hexDigit(s[2]) >= 0 && hexDigit(s[3]) >= 0 { // JavaScript's, no JSON
+		return hexDigit(s[2])<<4 | hexDigit(s[3]), 4
+	}
 	if s[1] != 'u' {
 		if i := strings.IndexByte(`bfnrt`, s[1]); i >= 0 {
 			return rune("\b\f\n\r\t"[i]), 2
@@ -258,22 +298,33 @@ func unit(s []byte) (u rune) {
 		return -1
 	}
 	for _, c := range s[2:6] {
-		switch {
-		case c-'0' <= 9:
-			u = u<<4 | rune(c-'0')
-		case c|0x20-'a' <= 5:
-			u = u<<4 | rune(c|0x20-'a'+10)
-		default:
+		digit := hexDigit(c)
+		if digit < 0 {
 			return -1
 		}
+		u = u<<4 | digit
 	}
 	return u
+}
+
+// hexDigit is the value of a hexadecimal digit, -1 if c is none.
+func hexDigit(c byte) rune {
+	switch {
+	case c-'0' <= 9:
+		return rune(c - '0')
+	case c|0x20-'a' <= 5:
+		return rune(c | 0x20 - 'a' + 10)
+	}
+	return -1
 }
 
 // sameBut compares two characters but for case (Unicode simple folding).
 func sameBut(a, b rune) bool {
 	if a == b {
 		return true
+	}
+	if a < 0x80 && b < 0x80 {
+		return a|0x20 == b|0x20 && a|0x20 >= 'a' && a|0x20 <= 'z'
 	}
 	for f := unicode.SimpleFold(a); f != a; f = unicode.SimpleFold(f) {
 		if f == b {
