@@ -14,7 +14,7 @@ type Refusal struct {
 	Type       string
 	Status     int
 	Code       int
-	MayHaveRun string // of this key's intent: no, unknown, running, yes
+	MayHaveRun string // of this key's intent, or of this request where no key was looked up: no, unknown, running, yes
 	Retry      string
 	RetryAfter int    // seconds for Retry-After, 0 = none; of Capacity the least
 	Also       string // another specification's name for the same thing
