@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/callonce/callonce/e2e/envoytest"
 	"github.com/callonce/callonce/plugin/conformance"
@@ -23,6 +24,8 @@ func TestRoutes(t *testing.T) {
 		} {
 			addRoute(e, r)
 		}
+		addRoute(e, conformance.Route{When: "team-a-6"})
+		e.Object(envoytest.Host.To("routes", 0)...)["metadata"] = map[string]any{"filter_metadata": map[string]any{"callonce": map[string]any{"policy": ""}}}
 	}})
 	call := func(route, key string) string {
 		t.Helper()
@@ -55,16 +58,25 @@ func TestRoutes(t *testing.T) {
 	if resp, body := send(t, "POST", e.URL(), toolCall("1", "charge", `{}`), "X-Route", "team-a-5"); outcome(resp, body) != "idempotency_unavailable" || resp.StatusCode != 503 {
 		t.Errorf("the same without a key: want idempotency_unavailable, got %d %s", resp.StatusCode, body)
 	}
+	if got := call("team-a-6", "k"); got != "idempotency_unavailable" {
+		t.Errorf("metadata that is empty: want idempotency_unavailable, got %s", got)
+	}
 	if n := server.Runs("charge"); n != runs {
 		t.Errorf("a misnamed policy let %d calls through", n-runs)
 	}
 	if resp, body := send(t, "POST", e.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "X-Route", "team-a-5"); resp.StatusCode != 200 {
 		t.Errorf("metadata that names no policy, no call: want it passed on, got %d %s", resp.StatusCode, body)
 	}
-	if n, err := e.Counter("mcp_gateway_idempotency_total", map[string]string{"server": "(unknown)", "outcome": "unavailable"}); err != nil || n != 2 {
-		t.Errorf("want 2 refusals counted, got %d, %v", n, err)
+	if n, err := e.Counter("mcp_gateway_idempotency_total", map[string]string{"server": "(unknown)", "outcome": "unavailable"}); err != nil || n != 3 {
+		t.Errorf("want 3 refusals counted, got %d, %v", n, err)
 	}
-	if !strings.Contains(e.Logs(), "expected \"off\" or the name of a policy") {
-		t.Error("want the log to say so")
+	for _, found := range []string{`found "tolt", expected "off" or the name of a policy`, "found an empty name, expected"} {
+		// Envoy may answer before it writes its log.
+		for n := 0; !strings.Contains(e.Logs(), found); n++ {
+			if n == 500 {
+				t.Fatalf("want the log to say: %s", found)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
 }

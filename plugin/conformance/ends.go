@@ -73,7 +73,7 @@ func Ends(t *testing.T, f Front) {
 			}
 			wantReplay(t, call("2", "result", "sse"))
 			call("1", "cut short", "cut")
-			wantRefusal(t, call("2", "result", "cut"), 409, "idempotency_response_not_replayable")
+			wantRefusal(t, call("2", "result", "cut"), 409, "idempotency_outcome_unknown")
 			call("1", "an event not ended", "begun")
 			wantRefusal(t, call("2", "result", "begun"), 409, "idempotency_outcome_unknown")
 			wantRuns(t, u, 4)

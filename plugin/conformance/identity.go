@@ -145,6 +145,7 @@ func SteeringCookies(t *testing.T, f Front) {
 	strangers := [][]string{
 		{"sid=bob; theme=dark"}, {"sid=ada"}, {"sid=ada; theme=dark; theme=dark"}, {"sid=ada; theme=dark; JSESSIONID=1"}, {"sid=ada; theme=dark; JSESSIONID=2"},
 		{"sid=ada; theme=dark; AWSELBAuthSessionCookie-0=x"}, {"sid=ada; theme=dark; awsalb=1"}, {"sid=ada; theme=dark; xroute=1"}, {"sid=ada; theme=dark; AWSALB"},
+		{"AWSALB=1, sid=ada; theme=dark"}, {"AWSALB=1, sid=bob; theme=dark"}, {"theme=dark; AWSALB=1 sid=ada"}, {"theme=dark; AWSALB=1 sid=bob"},
 		{`sid=ada; theme="dark; AWSALB=1"`}, {`sid=ada; theme="dark; AWSALB=2"`}, {"sid=adatheme=dark"}, {"sid=a; da; theme=dark"},
 	}
 	for _, lines := range strangers {

@@ -17,6 +17,7 @@ var lost = []Case{
 	{54, "a-key-behind-a-defect", true, behindADefect},
 	{55, "a-go-gateway-repeats", true, goGateway},
 	{56, "odd-spellings", true, oddSpellings},
+	{57, "a-call-under-another-type", true, underAnotherType},
 }
 
 const keyInBody = `"arguments":{"amount":1,"idempotency_key":"k"}`
@@ -43,6 +44,8 @@ func behindADefect(t *testing.T, f Front) {
 		"bytes that are no UTF-8": strings.Replace(call, `"amount":1`, `"amount":"`+"\xff"+`"`, 1),
 		"NaN":                     strings.Replace(call, `"amount":1`, `"amount":NaN`, 1),
 		"too deep":                strings.Replace(call, `"amount":1`, `"amount":`+strings.Repeat("[", 300)+strings.Repeat("]", 300), 1),
+		"a name without quotes":   strings.Replace(call, `"idempotency_key"`, `idempotency_key`, 1),
+		"a batch within a batch":  `[[` + call + `]]`,
 		"no id":                   strings.Replace(call, `"id":1,`, ``, 1),
 		"a comma too many":        strings.Replace(call, `"amount":1,`, `"amount":1,,`, 1),
 		"a batch":                 `[` + toolCall("0", "charge", `{}`) + `,` + call + `]`,
@@ -58,10 +61,25 @@ func behindADefect(t *testing.T, f Front) {
 	if n := len(u.Seen()); n != 1 {
 		t.Errorf("%d of the keyed requests reached the server", n-1)
 	}
+	// A name that some servers take for the key source's.
+	for name, body := range map[string]string{
+		"idempotencykey": strings.Replace(call, `"arguments"`, `"idempotencykey":"k","arguments"`, 1),
+		"_META":          strings.Replace(call, `"arguments"`, `"_META":{"callonce.dev/idempotency-key":"k"},"arguments"`, 1),
+		"Callonce.dev":   strings.Replace(call, `"arguments"`, `"_meta":{"Callonce.dev/Idempotency-Key":"k"},"arguments"`, 1),
+		"an argument":    strings.Replace(call, `idempotency_key`, `Idempotency_Key`, 1),
+	} {
+		r := c.post(body)
+		if r.Status != 400 || r.isRefusal() != "idempotency_unsupported_request" {
+			t.Errorf("%s: expected a refusal, found %d %s", name, r.Status, r.Body)
+		}
+	}
+	if n := len(u.Seen()); n != 1 {
+		t.Errorf("%d of the keyed requests reached the server", n-1)
+	}
 	// Without a key they pass, and are counted and told.
 	ambiguous := map[string]string{"namespace": "cases", "server": "s"}
 	for name, body := range bodies {
-		body = strings.Replace(body, `"idempotency_key"`, `"order"`, 1)
+		body = strings.Replace(body, `idempotency_key`, `order`, 1)
 		if r := c.post(body); r.Status != 200 || r.isRefusal() != "" {
 			t.Errorf("%s, without a key: found %d %s", name, r.Status, r.Body)
 		}

@@ -15,6 +15,8 @@ var settled = []Case{
 	{62, "errors-of-calls-that-did-not-run", true, errorsNotRun},
 	{63, "a-message-in-odd-clothes", true, oddClothes},
 	{64, "too-long-in-a-stream", true, tooLongInAStream},
+	{65, "an-error,-then-the-answer", true, answersFreed},
+	{66, "cancelled-behind-a-defect", true, cancelledBehindADefect},
 }
 
 // stops are what servers answer to a call that was cancelled, and what a repeat gets:
@@ -201,15 +203,17 @@ func oddClothes(t *testing.T, f Front) {
 		"printed":      `{"jsonrpc":"2.0",` + spaces + `"id":$ID,"result":{"a":[1, 2]}}`,
 	}
 	broken := map[string]string{
-		"two-ids":     `{"jsonrpc":"2.0","id":$ID,"id":$ID,"result":{}}`,
 		"two-results": `{"jsonrpc":"2.0","id":$ID,"result":{},"result":{"isError":true}}`,
 		"two-cases":   `{"jsonrpc":"2.0","id":$ID,"ID":8,"result":{}}`,
 		"two-in-one":  `[{"jsonrpc":"2.0","id":$ID,"result":{}},{"jsonrpc":"2.0","id":8,"result":{}}]`,
-		"cut":         `{"jsonrpc":"2.0","id":$ID,"result":{"a":[}}`,
+	}
+	untold := map[string]string{ // whether the call was answered
+		"two-ids": `{"jsonrpc":"2.0","id":$ID,"id":$ID,"result":{}}`,
+		"cut":     `{"jsonrpc":"2.0","id":$ID,"result":{"a":[}}`,
 	}
 	c, u, _ := serveWith(t, f, config, func(w http.ResponseWriter, s seen) {
 		tool, sse := strings.CutSuffix(s.Tool, "-sse")
-		body := strings.ReplaceAll(kinds[tool]+broken[tool], "$ID", s.ID)
+		body := strings.ReplaceAll(kinds[tool]+broken[tool]+untold[tool], "$ID", s.ID)
 		if !sse {
 			writeJSON(w, body)
 			return
@@ -236,6 +240,11 @@ func oddClothes(t *testing.T, f Front) {
 			runs++
 			wantFirst(t, c.call("1", tool+sse, `{}`, tool+sse))
 			wantRefusal(t, c.call("2", tool+sse, `{}`, tool+sse), 409, notReplayable)
+		}
+		for tool := range untold {
+			runs++
+			wantFirst(t, c.call("1", tool+sse, `{}`, tool+sse))
+			wantRefusal(t, c.call("2", tool+sse, `{}`, tool+sse), 409, unknownOutcome)
 		}
 	}
 	wantRuns(t, u, runs)

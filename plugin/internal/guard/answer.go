@@ -27,12 +27,33 @@ type readAlong struct {
 	body    mcp.Text
 	value   mcp.Value
 	events  mcp.Events
-	odd     bool // an event was refused by the strict reader
+	odd     odd   // what of it cannot be told
+	freed   freed // what it said so far of a call that did not run
 	settled bool
 	event   ledger.Event // how it was settled
 	fenced  bool         // the lease was lost: no later settlement of it counts
 	ended   bool         // the proxy said that the answer is whole
 }
+
+// freed is what an answer said that frees the key. It takes effect at the answer's end: a
+// result may follow, and the key must not be free while the call runs.
+type freed uint8
+
+const (
+	notFreed     freed = iota
+	freedUnnamed       // an error that names no request: it need not be the end of this call
+	freedByError       // an error, or a result that says isError, of this call
+	freedForALeg       // a result that asks for another leg
+)
+
+// odd is what cannot be told of an event, or of its beginning where it is too long.
+type odd uint8
+
+const (
+	notOdd      odd = iota
+	perhapsOurs     // whether it was the call's answer
+	surelyOurs      // what the call was answered
+)
 
 // ResponseHeaders is called with the answer's headers; end says that there is no
 // body.
@@ -151,11 +172,16 @@ func (s *Stream) byStatus() (settled bool) {
 	return true
 }
 
-// byForm settles an answer whose body cannot be read along.
+// byForm settles an answer whose body cannot be read along. What is encoded is taken for the
+// call's answer; what is no message of the protocol, a page that asks for a login perhaps, is not.
 func (s *Stream) byForm(contentType, encoding string) (settled bool) {
-	if mcp.IsIdentity(encoding) && (mcp.IsEventStream(contentType) || mcp.IsJSON(contentType)) {
+	switch {
+	case !mcp.IsEventStream(contentType) && !mcp.IsJSON(contentType):
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+	case !mcp.IsIdentity(encoding):
+		s.settleNoResult(ledger.MarkNotReplayable)
+	default:
 		return false
 	}
-	s.settleNoResult(ledger.MarkNotReplayable)
 	return true
 }

@@ -20,6 +20,7 @@ func TestWhatComesBack(t *testing.T) {
 		frame := `{"jsonrpc":"2.0","id":1,"result":{"pad":""}}`
 		return strings.Replace(frame, `""`, `"`+strings.Repeat("x", n-len(frame))+`"`, 1)
 	}
+	long := func(frame string) string { return strings.Replace(frame, "$", strings.Repeat("x", 3000), 1) }
 	for _, c := range []struct {
 		name    string
 		status  int
@@ -66,13 +67,38 @@ func TestWhatComesBack(t *testing.T) {
 		{"one over the cap, told by length", 200, "application/json", padded(2001), []string{"content-length", "2001"}, kept},
 		{"event of exactly the cap", 200, "text/event-stream", "data: " + padded(2000) + "\n\n", nil, replays},
 		{"event one over the cap", 200, "text/event-stream", "data: " + padded(2001) + "\n\n", nil, kept},
+		{"an error over the cap", 200, "application/json", long(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"$"}}`), nil, kept},
+		{"an error over the cap that frees the key", 200, "application/json", long(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"$"}}`), nil, again},
+		{"the same, with a length", 200, "application/json", long(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"$"}}`), []string{"content-length", "3060"}, again},
+		{"the same, in events", 200, "text/event-stream", "data: " + long(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"$"}}`) + "\n\n", nil, again},
+		{"the same, the id last", 200, "application/json", long(`{"jsonrpc":"2.0","error":{"code":-32601,"message":"$"},"id":1}`), nil, again},
+		{"the same, cut short", 200, "application/json", long(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"$`), nil, unknown},
+		{"the same, and more", 200, "application/json", long(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"$"}}`) + okResult, nil, unknown},
+		{"an error over the cap whose code is there too late", 200, "application/json", long(`{"jsonrpc":"2.0","id":1,"error":{"message":"$","code":-32601}}`), nil, kept},
+		{"a question over the cap", 200, "application/json", long(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","x":"$"}}`), nil, again},
+		{"the result last, over the cap", 200, "application/json", long(`{"x":"$","jsonrpc":"2.0","id":1,"result":{}}`), nil, unknown},
+		{"another's, over the cap", 200, "application/json", long(`{"jsonrpc":"2.0","id":2,"result":{"x":"$"}}`), nil, unknown},
+		{"a page over the cap, as JSON", 200, "application/json", long(`<html>$</html>`), nil, unknown},
+		{"an error without a name", 200, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}`, nil, unknown},
+		{"the same, in events", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}` + "\n\n", nil, unknown},
+		{"an error without a name that frees the key", 200, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"x"}}`, nil, again},
+		{"an error under Python's name", 200, "application/json", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"x"}}`, nil, again},
+		{"another's error", 200, "application/json", `{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"x"}}`, nil, unknown},
+		{"a result under Python's name", 200, "application/json", `{"jsonrpc":"2.0","id":"server-error","result":{}}`, nil, unknown},
+		{"no error of the protocol", 200, "application/json", `{"error":"unauthorized"}`, nil, unknown},
+		{"a result and an error", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":-32601}}`, nil, kept},
+		{"a result cut short, and the end", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"content":[`, nil, unknown},
+		{"two results", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{},"result":{}}`, nil, kept},
+		{"two results in events", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"result":{},"result":{}}` + "\n\n", nil, kept},
+		{"two ids in events", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"id":1,"result":{}}` + "\n\n", nil, unknown},
+		{"an encoded page", 200, "text/html", "<p>", []string{"content-encoding", "gzip"}, unknown},
 		{"encoded", 200, "application/json", okResult, []string{"content-encoding", "gzip"}, kept},
 		{"encoded events", 200, "text/event-stream", "data: " + okResult + "\n\n", []string{"content-encoding", "br"}, kept},
 		{"identity", 200, "application/json", okResult, []string{"content-encoding", "identity"}, replays},
 		{"input required", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}`, nil, again},
 		{"input required in events", 200, "text/event-stream", `data: {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}` + "\n\n", nil, again},
-		{"accepted", 202, "", "", nil, kept},
-		{"no content", 204, "", "", nil, kept},
+		{"accepted", 202, "", "", nil, unknown},
+		{"no content", 204, "", "", nil, unknown},
 		{"multiple choices", 300, "text/html", "choose", nil, unknown},
 		{"moved for good", 301, "text/html", "elsewhere", nil, unknown},
 		{"found", 302, "text/html", "elsewhere", nil, unknown},
@@ -81,14 +107,14 @@ func TestWhatComesBack(t *testing.T) {
 		{"use proxy", 305, "", "", nil, unknown},
 		{"redirected for now", 307, "text/html", "elsewhere", nil, again},
 		{"redirected for good", 308, "application/json", okResult, nil, again},
-		{"HTML", 200, "text/html", "<p>", nil, kept},
-		{"broken JSON", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":`, nil, kept},
+		{"HTML", 200, "text/html", "<p>", nil, unknown},
+		{"broken JSON", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":`, nil, unknown},
 		{"JSON and more", 200, "application/json", okResult + "x", nil, kept},
 		{"JSON and white space", 200, "application/json", okResult + " \r\n", nil, replays},
-		{"another id", 200, "application/json", strings.Replace(okResult, `"id":1`, `"id":"1"`, 1), nil, kept},
-		{"no id", 200, "application/json", `{"jsonrpc":"2.0","result":{}}`, nil, kept},
-		{"neither result nor error", 200, "application/json", `{"jsonrpc":"2.0","id":1}`, nil, kept},
-		{"a duplicate member", 200, "application/json", `{"jsonrpc":"2.0","id":1,"id":1,"result":{}}`, nil, kept},
+		{"another id", 200, "application/json", strings.Replace(okResult, `"id":1`, `"id":"1"`, 1), nil, unknown},
+		{"no id", 200, "application/json", `{"jsonrpc":"2.0","result":{}}`, nil, unknown},
+		{"neither result nor error", 200, "application/json", `{"jsonrpc":"2.0","id":1}`, nil, unknown},
+		{"a duplicate member", 200, "application/json", `{"jsonrpc":"2.0","id":1,"id":1,"result":{}}`, nil, unknown},
 		{"a depth of 200", 200, "application/json", `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, nil, kept},
 		{"bad request", 400, "application/json", okResult, nil, again},
 		{"unauthorized", 401, "", "", nil, again},
@@ -237,12 +263,12 @@ func TestOverTheCapInAStream(t *testing.T) {
 			}
 		})
 	}
-	// Where nothing better comes, what could not be told apart may have been the answer.
+	// Where nothing better comes, nobody knows what it was that could not be told apart.
 	w := newWorld(t)
 	g := w.worker(plain)
 	x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k")
 	x.answer(200, "text/event-stream", `data: {"x":"`+long+`","jsonrpc":"2.0","id":1,"result":{}}`+"\n\n")
-	w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, id)
+	w.send(g, toolCall("2", `{}`), "idempotency-key", "k").wantRefused(409, unknown)
 }
 
 // A batch of one message is that message; it is replayed as it came.

@@ -248,7 +248,8 @@ func TestCrowded(t *testing.T) {
 		try(toolCall("1", `{}`)).wantRefused(503, "idempotency_unavailable")
 	}
 	try("", ":method", "GET").wantSent()
-	try("a=b", "content-type", "text/plain").wantSent()
+	try("a=b", "content-type", "text/html").wantSent()
+	try("a=b", "content-type", "text/plain").wantRefused(503, "idempotency_unavailable") // it would have to wait for its first byte
 	if len(w.logs) != 1 {
 		t.Errorf("said %d times that there was no memory: %q", len(w.logs), w.logs)
 	}

@@ -29,7 +29,8 @@ func (s *Stream) watch(end bool) Action {
 	return s.pass()
 }
 
-// mayCancel reports whether the headers are those of a message that can be read.
+// mayCancel reports whether the headers are those of a message that can be read, under
+// whatever type: servers read JSON under many.
 func (s *Stream) mayCancel() bool {
 	if s.head.lines == nil {
 		lines, err := s.host.RequestHeaders()
@@ -39,7 +40,7 @@ func (s *Stream) mayCancel() bool {
 		s.head = readHead(lines, s.policy)
 	}
 	h := &s.head
-	return h.isPost() && h.isJSON() && mcp.IsIdentity(h.encoding) && h.length <= mostWatched
+	return h.isPost() && mcp.IsIdentity(h.encoding) && h.length <= mostWatched
 }
 
 // watchBody takes a part of such a body. The mark is set before the last byte of the
@@ -80,7 +81,10 @@ func (s *Stream) markIn(body []byte) {
 // mark marks the calls of the caller that a body cancels.
 func (s *Stream) mark(r *mcp.Request) {
 	r.EachCancelled(func(id []byte) {
-		s.call.mark.Request = sketch(string(id))
+		s.call.mark.Request = anyRequest
+		if id != nil {
+			s.call.mark.Request = sketch(string(id))
+		}
 		s.g.marks.Cancel(s.call.mark)
 	})
 }
@@ -98,7 +102,15 @@ func (s *Stream) markCancelled(r *mcp.Request) {
 }
 
 // wasCancelled reports whether a claimed call was cancelled while it ran.
-func (s *Stream) wasCancelled() bool { return s.g.marks.Cancelled(s.call.mark, s.lease.Claimed) }
+func (s *Stream) wasCancelled() bool {
+	every := s.call.mark
+	every.Request = anyRequest
+	return s.g.marks.Cancelled(s.call.mark, s.lease.Claimed) || s.g.marks.Cancelled(every, s.lease.Claimed)
+}
+
+// anyRequest stands for all requests of a session, in the mark of a cancellation of which it
+// cannot be told what a server reads. The id of none is sketched as 0.
+const anyRequest = 0
 
 // settleNoResult settles a call that the server answered with anything but a result. For
 // one that was cancelled that says nothing.

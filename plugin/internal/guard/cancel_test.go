@@ -46,8 +46,8 @@ func TestCancelledThenAnswered(t *testing.T) {
 		{"an error that frees the key", "application/json", notRun, 200, unknown, again},
 		{"a parse error", "text/event-stream", events(parseError), 200, unknown, again},
 		{"an error's status", "application/json", callError, 400, unknown, again},
-		{"accepted", "", "", 202, unknown, "idempotency_response_not_replayable"},
-		{"nothing for us", "application/json", `[]`, 200, unknown, "idempotency_response_not_replayable"},
+		{"accepted", "", "", 202, unknown, unknown},
+		{"nothing for us", "application/json", `[]`, 200, unknown, unknown},
 		{"an error over the cap", "application/json", strings.Replace(callError, "stopped", strings.Repeat("x", 3000), 1), 200, unknown, "idempotency_response_not_replayable"},
 		{"an error over the cap in events", "text/event-stream", events(strings.Replace(callError, "stopped", strings.Repeat("x", 3000), 1)), 200, unknown, "idempotency_response_not_replayable"},
 		{"a result", "application/json", okResult, 200, replays, replays},
@@ -115,6 +115,31 @@ func TestWhatCancels(t *testing.T) {
 		{"a huge number by value", release, "1000000000000000000000", cancellation("1e21"), nil, true},
 		{"a long id", release, `"` + strings.Repeat("i", 2000) + `"`, cancellation(`"` + strings.Repeat("i", 2000) + `"`), nil, true},
 
+		{"another type of JSON", release, "1", cancellation("1"), []string{"content-type", "application/json-rpc"}, true},
+		{"a list of types, keys in headers only", headerKeys, "1", cancellation("1"), []string{"content-type", "application/json, application/json"}, true},
+		{"no type, with a key header", release, "1", cancellation("1"), []string{"content-type", "(none)", "idempotency-key", "k"}, true},
+		{"bytes", release, "1", cancellation("1"), []string{"content-type", "application/octet-stream"}, true},
+
+		{"a byte order mark", release, "1", "\xef\xbb\xbf" + cancellation("1"), nil, true},
+		{"NaN before the id", release, "1", strings.Replace(cancellation("1"), `{"requestId"`, `{"p":NaN,"requestId"`, 1), nil, true},
+		{"a duplicate before the id", release, "1", strings.Replace(cancellation("1"), `{"requestId"`, `{"reason":"","reason":"","requestId"`, 1), nil, true},
+		{"a text in Latin-1 before the id", release, "1", strings.Replace(cancellation("1"), `{"requestId"`, "{\"x\":\"\xfc\",\"requestId\"", 1), []string{"content-type", "application/json; charset=iso-8859-1"}, true},
+		{"UTF-16", release, "1", inUTF16(cancellation("1")), nil, true},
+		{"UTF-16 under no type", release, "1", "\xff\xfe" + inUTF16(cancellation("1")), []string{"content-type", "(none)"}, true},
+		{"letters in escapes", release, "1", strings.Replace(cancellation("1"), "cancelled", `\u0063ancelled`, 1), nil, true},
+		{"something behind it", release, "1", cancellation("1") + "}", nil, true},
+		{"a byte order mark, keys in headers only", headerKeys, "1", "\xef\xbb\xbf" + cancellation("1"), nil, true},
+		{"NaN before the id, keys in headers only", headerKeys, "1", strings.Replace(cancellation("1"), `{"requestId"`, `{"p":NaN,"requestId"`, 1), nil, true},
+		{"a duplicate before the id, keys in headers only", headerKeys, "1", strings.Replace(cancellation("1"), `{"requestId"`, `{"reason":"","reason":"","requestId"`, 1), nil, true},
+		{"a text in Latin-1 before the id, keys in headers only", headerKeys, "1", strings.Replace(cancellation("1"), `{"requestId"`, "{\"x\":\"\xfc\",\"requestId\"", 1), []string{"content-type", "application/json; charset=iso-8859-1"}, true},
+		{"UTF-16, keys in headers only", headerKeys, "1", inUTF16(cancellation("1")), nil, true},
+		{"UTF-16 under no type, keys in headers only", headerKeys, "1", "\xff\xfe" + inUTF16(cancellation("1")), []string{"content-type", "(none)"}, true},
+		{"letters in escapes, keys in headers only", headerKeys, "1", strings.Replace(cancellation("1"), "cancelled", `\u0063ancelled`, 1), nil, true},
+		{"something behind it, keys in headers only", headerKeys, "1", cancellation("1") + "}", nil, true},
+		{"broken, another notification", release, "1", strings.Replace(cancellation("1"), "/cancelled", "/progress", 1) + "}", nil, false},
+		{"broken, another session", release, "1", cancellation("1") + "}", []string{"mcp-session-id", "t"}, false},
+		{"broken, another principal", release, "1", cancellation("1") + "}", []string{"x-user", "eve"}, false},
+
 		{"a string for a number", release, "1", cancellation(`"1"`), nil, false},
 		{"a number for a string", release, `"1"`, cancellation("1"), nil, false},
 		{"another id", release, "1", cancellation("2"), nil, false},
@@ -156,6 +181,8 @@ func TestWhatCancels(t *testing.T) {
 		})
 	}
 }
+
+func inUTF16(ascii string) string { return strings.Join(strings.Split(ascii, ""), "\x00") + "\x00" }
 
 // cancelHeaders are those of the notification: the caller's and the session's, unless
 // others are named.

@@ -7,6 +7,7 @@ type class uint8
 
 const (
 	buffer class = iota
+	sniff        // its first bytes say whether it is read
 	pass
 	stray
 	unsupportedType
@@ -25,6 +26,7 @@ const (
 	otherMethod                   // Mcp-Method names another method than tools/call
 	post
 	jsonBody
+	likeJSON     // another type, under which JSON may stand
 	contentCoded // by a Content-Encoding
 	long         // by its Content-Length
 )
@@ -39,11 +41,16 @@ var headRules = [...]struct {
 	// Nothing to look for: no key header, in a policy that need not guard.
 	{1, onlyHeaders, mustGuard | keyed | advertises_, pass},
 	{1, otherMethod, mustGuard | keyed, pass},
-	// Not a POST with a JSON body.
+	// Not a POST with a JSON body. What is POSTed under another type may be JSON to its server:
+	// with a key header under whatever type, without one under those that are known for it.
 	{2, post | mustGuard, jsonBody, unsupportedType},
 	{2, keyed, post, stray},
-	{2, keyed, jsonBody, stray},
 	{2, 0, post, pass},
+	{3, contentCoded | keyed | likeJSON, 0, encoded},
+	{2, contentCoded | keyed, jsonBody, stray},
+	{2, contentCoded, jsonBody, pass},
+	{2, keyed, jsonBody, sniff},
+	{2, likeJSON, onlyHeaders, sniff},
 	{2, 0, jsonBody, pass},
 	// Not readable as it is: refused where it is keyed, where the policy must guard, and where a
 	// key may stand in the body.
@@ -82,6 +89,7 @@ func (s *Stream) facts() (f facts) {
 		{otherMethod, h.namesOther()},
 		{post, h.isPost()},
 		{jsonBody, h.isJSON()},
+		{likeJSON, !h.isJSON() && h.mayHoldJSON()},
 		{contentCoded, !mcp.IsIdentity(h.encoding)},
 		{long, h.length > p.MaxRequestBytes},
 	} {

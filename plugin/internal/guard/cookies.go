@@ -23,13 +23,30 @@ func (s *Stream) appendCookies(cookies []string, line string) []string {
 		if c = strings.Trim(c, " \t"); c == "" {
 			continue
 		}
-		name, _, named := strings.Cut(c, "=")
-		if named && !wasQuoted && !quoted && s.policy.Steers(strings.TrimRight(name, " \t")) {
+		name, value, named := strings.Cut(c, "=")
+		if named && isPlainValue(value) && !wasQuoted && !quoted && s.policy.Steers(strings.TrimRight(name, " \t")) {
 			continue
 		}
 		cookies = append(cookies, c)
 	}
 	return cookies
+}
+
+// isPlainValue reports a value that is one to every reader: a cookie-value of RFC 6265, section
+// 4.1.1. Some readers part cookies at a comma or a space too, and what follows one may be
+// another cookie, which names a caller.
+func isPlainValue(value string) bool {
+	value = strings.TrimLeft(value, " \t")
+	if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+		value = value[1 : len(value)-1]
+	}
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c <= ' ', c >= 0x7F, c == '"', c == ',', c == ';', c == '\\':
+			return false
+		}
+	}
+	return true
 }
 
 // cookies gives the cookies that name a caller, in an order that does not hang on that

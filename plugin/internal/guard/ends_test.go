@@ -198,8 +198,8 @@ func TestSettledAtEveryEnd(t *testing.T) {
 	event := "data: " + okResult + "\n\n"
 	for name, c := range map[string]struct{ content, body, want string }{
 		"a result":               {"application/json", okResult, "completed"},
-		"cut short":              {"application/json", okResult[:20], "not_replayable"},
-		"nothing":                {"application/json", "", "not_replayable"},
+		"cut short":              {"application/json", okResult[:20], "outcome_unknown"},
+		"nothing":                {"application/json", "", "outcome_unknown"},
 		"an event":               {"text/event-stream", event, "completed"},
 		"an event and one begun": {"text/event-stream", event + "data: {", "completed"},
 		"an event not ended":     {"text/event-stream", event[:len(event)-1], "outcome_unknown"},

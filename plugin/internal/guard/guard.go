@@ -146,6 +146,10 @@ func (g *Guard) route(h Host) *policy.Policy {
 		g.tellMisnamed(h, "null")
 		return misnamed
 	}
+	if is == Present && len(metadata) == 0 {
+		g.tellMisnamed(h, "")
+		return misnamed
+	}
 	var name []byte
 	if len(metadata) == 0 && g.config.ReadsRoutes() {
 		name, _ = h.Property(propRouteName)
@@ -169,6 +173,8 @@ func (g *Guard) tellMisnamed(h Host, name string) {
 	route, _ := h.Property(propRouteName)
 	found := strconv.QuoteToASCII(OneLine(name, maxPublished))
 	switch {
+	case name == "":
+		found = "an empty name"
 	case name == "null":
 		found = "no value" // or that word, which names no policy either
 	case len(name) == 8 && !isText(name) || len(name) == 1 && name[0] < ' ':

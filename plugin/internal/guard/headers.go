@@ -19,6 +19,7 @@ type head struct {
 	length    int    // Content-Length, -1 = not given
 	types     int    // lines of Content-Type
 	json      int    // those that are application/json
+	likeJSON  bool   // one of the others may stand over JSON too
 	keyed     bool   // a key header is there, valid or not
 
 	charset mcp.Charset // the worst that a Content-Type names
@@ -44,8 +45,10 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 			h.types++
 			if mcp.IsJSON(value) {
 				h.json++
-				h.charset = max(h.charset, mcp.CharsetOf(value))
+			} else if !h.likeJSON {
+				h.likeJSON = mcp.MayHoldJSON(value)
 			}
+			h.charset = max(h.charset, mcp.CharsetOf(value))
 		case "content-length":
 			if n, err := strconv.Atoi(value); err == nil {
 				h.length = n
@@ -95,3 +98,7 @@ func (h *head) one(name string) (value string, lines int) {
 func (h *head) isPost() bool { return strings.EqualFold(h.method, "POST") }
 
 func (h *head) isJSON() bool { return h.types > 0 && h.json == h.types }
+
+// mayHoldJSON reports whether servers may be found that read the body as JSON although
+// isJSON is false.
+func (h *head) mayHoldJSON() bool { return h.types == 0 || h.likeJSON || h.json > 0 }

@@ -17,6 +17,29 @@ func (s *Stream) strayKey(method string) Action {
 	return s.passWith(method)
 }
 
+// mostSniffed is the most bytes of a body that are looked at for its beginning.
+const mostSniffed = 4 << 10
+
+// isOtherType reports whether a body under a type that is not JSON's does not begin like JSON
+// either. One that cannot be looked at is read on, and refused there.
+func (s *Stream) isOtherType(size int, end bool) bool {
+	body, err := s.host.RequestBody(min(size, mostSniffed))
+	is, known := mcp.BeginsLikeJSON(body)
+	if !known && err == nil && !end && size < mostSniffed {
+		return false
+	}
+	s.sniffs = false
+	return err == nil && !is
+}
+
+// passOtherType lets a body go on that is no JSON.
+func (s *Stream) passOtherType() Action {
+	if s.head.keyed {
+		return s.strayKey("")
+	}
+	return s.pass()
+}
+
 // judge decides on a body read whole (rules 4 to 7 of the contract's order).
 func (s *Stream) judge(body []byte) Action {
 	r := &s.g.request
@@ -25,6 +48,9 @@ func (s *Stream) judge(body []byte) Action {
 	s.call.id = append(s.call.id[:0], r.ID...)
 	if c := s.head.charset; c == mcp.OtherCharset || c == mcp.LikeASCII && !mcp.IsASCII(body) {
 		r.Doubt("a body whose charset is not UTF-8", body, s.policy.Pointers)
+	}
+	if r.Kind == mcp.ToolCall && !s.head.isJSON() {
+		r.Doubt("a "+mcp.ToolsCall+" whose Content-Type is not application/json alone", body, s.policy.Pointers)
 	}
 	switch r.Kind {
 	case mcp.Ambiguous:

@@ -60,10 +60,12 @@ func (s *Stream) readChunk(chunk []byte) {
 		r.events.Feed(chunk, s.readEvent)
 		return
 	}
-	if r.settled {
+	if r.settled || r.freed != notFreed {
+		if r.expect >= 0 {
+			return
+		}
 		if r.value.Feed(chunk); r.value.Trailed {
-			// What was judged as the whole was not: it is no JSON text.
-			s.settle(ledger.Outcome{Event: ledger.MarkNotReplayable})
+			s.takeBack()
 		}
 		return
 	}
@@ -78,8 +80,10 @@ func (s *Stream) readChunk(chunk []byte) {
 	}
 	switch r.body.Add(chunk); {
 	case r.body.Over:
-		r.body = mcp.Text{}
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.readBeginning(r.body.Bytes())
+		if r.body = (mcp.Text{}); !r.settled && r.freed == notFreed {
+			s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		}
 	case whole:
 		s.judgeBody(r.body.Bytes())
 	}
@@ -93,32 +97,40 @@ func (s *Stream) readEvent(data []byte) bool {
 	case s.reply.settled:
 		return true
 	case s.reply.events.Cut:
-		return s.readBeginning(data)
+		s.readBeginning(data)
+		return false
 	}
 	data = mcp.Trim(data)
 	switch a := s.g.response.Read(data, s.call.id); a {
 	case mcp.NotOurs:
 		return false
 	case mcp.Malformed:
-		s.reply.odd = true
+		s.reply.odd = max(s.reply.odd, perhapsOurs)
+		if s.g.response.Ours {
+			s.reply.odd = surelyOurs
+		}
 		return false
 	default:
 		s.complete(a, data)
-		return true
+		return s.reply.settled
 	}
 }
 
-// readBeginning looks at the beginning of an event that is too long to be kept. What the
+// readBeginning looks at the beginning of a message that is too long to be kept. What the
 // rest holds changes nothing for a response: no repeat will ever get it.
-func (s *Stream) readBeginning(data []byte) bool {
-	switch s.g.response.Begins(data, s.call.id) {
-	case mcp.NotOurs:
-	case mcp.Malformed:
-		s.reply.odd = true
+func (s *Stream) readBeginning(data []byte) {
+	defer s.g.response.Release()
+	switch a := s.g.response.Begins(data, s.call.id); {
+	case a == mcp.NotOurs:
+	case a == mcp.Malformed:
+		s.reply.odd = max(s.reply.odd, perhapsOurs)
+	case a == mcp.Cancelled:
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+	case a == mcp.Unnamed, a == mcp.InputRequired, s.released(a):
+		s.frees(a)
 	default:
 		s.settleNoResult(ledger.MarkNotReplayable)
 	}
-	return false
 }
 
 // judgeBody reads a whole JSON body. What comes after it is a part of no JSON text.

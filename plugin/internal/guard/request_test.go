@@ -16,6 +16,8 @@ func TestOrderOfDecisions(t *testing.T) {
 	const unsupported = "idempotency_unsupported_request"
 	get := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	call := toolCall("1", `{}`)
+	bodyKey := toolCall("1", `{"idempotency_key":"k"}`)
+	utf16 := func(s string) string { return "\xff\xfe" + inUTF16(s) }
 	key := func(h ...string) []string { return append(h, "idempotency-key", "k") }
 	for _, c := range []struct {
 		name       string
@@ -30,12 +32,29 @@ func TestOrderOfDecisions(t *testing.T) {
 		{"GET", "", key(":method", "GET", "content-type", "(none)"), "", ""},
 		{"DELETE", "", []string{":method", "DELETE"}, "", ""},
 		{"text", call, []string{"content-type", "text/plain"}, "", unsupported},
-		{"text with a key", call, key("content-type", "text/plain"), "", unsupported},
-		{"no type", call, key("content-type", "(none)"), "", unsupported},
-		{"two types", call, key("content-type", "application/json", "content-type", "text/plain"), "", unsupported},
+		{"text with a key", call, key("content-type", "text/plain"), unsupported, unsupported},
+		{"no type", call, key("content-type", "(none)"), unsupported, unsupported},
+		{"two types", call, key("content-type", "application/json", "content-type", "text/plain"), unsupported, unsupported},
+		{"another JSON, a key in the body", bodyKey, []string{"content-type", "application/json-rpc"}, unsupported, unsupported},
+		{"a list of types, a key in the body", bodyKey, []string{"content-type", "Text/Plain, Application/JSON"}, unsupported, unsupported},
+		{"a form, a key in the body", " \n" + bodyKey, []string{"content-type", "application/x-www-form-urlencoded"}, unsupported, unsupported},
+		{"text in UTF-16, a key in the body", utf16(bodyKey), []string{"content-type", "text/plain"}, unsupported, unsupported},
+		{"bytes, a key in the body", bodyKey, []string{"content-type", "application/octet-stream"}, "", unsupported},
+		{"bytes with a key", call, key("content-type", "application/octet-stream"), unsupported, unsupported},
+		{"bytes with a key, a byte order mark", "\xef\xbb\xbf" + call, key("content-type", "application/octet-stream"), unsupported, unsupported},
+		{"bytes with a key, a list", get, key("content-type", "application/octet-stream"), "", unsupported},
+		{"bytes with a key, broken", call + "}", key("content-type", "application/octet-stream"), unsupported, unsupported},
+		{"bytes with a key that are something else", "--x\r\n" + call, key("content-type", "multipart/form-data; boundary=x"), "", unsupported},
+		{"more bytes with a key than are read", "--x\r\n" + strings.Repeat("x", 1<<20), key("content-type", "multipart/form-data; boundary=x"), "", unsupported},
+		{"a form with a key", "grant_type=client_credentials", key("content-type", "application/x-www-form-urlencoded"), "", unsupported},
+		{"a form", "grant_type=client_credentials", []string{"content-type", "application/x-www-form-urlencoded"}, "", unsupported},
+		{"nothing but white space with a key", "  \n ", key("content-type", "text/plain"), "", unsupported},
+		{"no body and no type with a key", "", key("content-type", "(none)"), "", unsupported},
+		{"another JSON, encoded, with a key", call, key("content-type", "text/json", "content-encoding", "gzip"), unsupported, unsupported},
+		{"bytes, encoded, with a key", call, key("content-type", "application/octet-stream", "content-encoding", "gzip"), "", unsupported},
 		{"JSON with a charset", call, key("content-type", "Application/JSON; charset=UTF-8"), "", ""},
 		{"post in lower case", call, []string{":method", "post"}, "", "idempotency_key_required"},
-		{"post in lower case with a key and text", call, key(":method", "post", "content-type", "text/plain"), "", unsupported},
+		{"post in lower case with a key and text", call, key(":method", "post", "content-type", "text/plain"), unsupported, unsupported},
 		{"another charset", call, []string{"content-type", "application/json; charset=utf-7"}, "", unsupported},
 		{"another charset with a key", call, key("content-type", "application/json; x=y; Charset=utf-7"), unsupported, unsupported},
 		{"another charset, a key in the body", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"idempotencyKey":"k","name":"charge"}}`,

@@ -15,20 +15,35 @@ var messageRules = [...]struct{ then, cancelled ledger.Event }{
 	mcp.InputRequired: {ledger.Release, ledger.Release},
 	// The server says by itself that it was told to stop.
 	mcp.Cancelled: {ledger.MarkUnknown, ledger.MarkUnknown},
-	// A body without a response to the call, or none that can be read for certain.
-	mcp.NotOurs:   {ledger.MarkNotReplayable, ledger.MarkUnknown},
+	// A body without a response to the call: nobody knows whether it ran.
+	mcp.NotOurs: {ledger.MarkUnknown, ledger.MarkUnknown},
+	mcp.Unnamed: {ledger.MarkUnknown, ledger.MarkUnknown},
+	// A body that cannot be read for certain. Of one without a response: see complete.
 	mcp.Malformed: {ledger.MarkNotReplayable, ledger.MarkUnknown},
 }
 
 // complete settles with the message that ends the call, before its last byte has
 // gone on: a repeat sent right after it finds the answer.
+//
+// What frees the key waits for the answer's end, and yields to what else answers the call.
 func (s *Stream) complete(a mcp.Answer, message []byte) {
 	rule := messageRules[a]
+	switch {
+	case a == mcp.Unnamed && (s.reply.form == asEvents || s.released(a)):
+		s.frees(a) // or not: the answer may follow
+		return
+	case a == mcp.Malformed && !s.g.response.Ours:
+		rule.then = ledger.MarkUnknown
+	}
 	if rule.then != rule.cancelled && s.wasCancelled() {
 		s.settle(ledger.Outcome{Event: rule.cancelled})
 		return
 	}
-	if rule.then != ledger.Complete {
+	switch {
+	case rule.then == ledger.Release:
+		s.frees(a)
+		return
+	case rule.then != ledger.Complete:
 		s.settle(ledger.Outcome{Event: rule.then})
 		return
 	}
@@ -38,7 +53,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		}
 	}
 	if s.released(a) {
-		s.settle(ledger.Outcome{Event: ledger.Release})
+		s.frees(a)
 		return
 	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
@@ -50,13 +65,27 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 	}})
 }
 
+// frees notes what will free the key at the answer's end.
+func (s *Stream) frees(a mcp.Answer) {
+	by := freedByError
+	switch {
+	case a == mcp.InputRequired:
+		by = freedForALeg
+	case a == mcp.Unnamed && !s.released(a):
+		by = notFreed
+	case a == mcp.Unnamed:
+		by = freedUnnamed
+	}
+	s.reply.freed = max(s.reply.freed, by)
+}
+
 // released reports whether an error says, by itself or by the configuration, that the tool
 // has not run.
 func (s *Stream) released(a mcp.Answer) bool {
 	switch a {
 	case mcp.ToolError:
 		return s.call.tool.ReleaseToolError
-	case mcp.Failed:
+	case mcp.Failed, mcp.Unnamed:
 		return s.policy.ReleasedError(s.call.tool, s.g.response.Code)
 	}
 	return false
@@ -65,14 +94,17 @@ func (s *Stream) released(a mcp.Answer) bool {
 // atEnd settles an answer that has passed whole and has not settled itself.
 func (s *Stream) atEnd() {
 	r := &s.reply
+	if r.form == asJSON && !r.settled && r.freed == notFreed {
+		s.judgeBody(r.body.Bytes())
+	}
 	switch {
 	case r.settled && r.form == asEvents && r.events.Open():
 		// The response was too long, and does not even end.
 		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	case r.settled:
-	case r.form == asJSON:
-		s.judgeBody(r.body.Bytes())
-	case r.odd && !r.events.Open():
+	case r.freed != notFreed:
+		s.settleFreed()
+	case r.odd == surelyOurs && !r.events.Open():
 		s.settleNoResult(ledger.MarkNotReplayable)
 	default:
 		// The stream ended without the response: it may come on another one, or never.
@@ -80,10 +112,40 @@ func (s *Stream) atEnd() {
 	}
 }
 
+// settleFreed frees the key at the end of an answer that said that nothing ran, where
+// nothing else came that may have been the answer.
+func (s *Stream) settleFreed() {
+	r := &s.reply
+	switch {
+	case r.odd != notOdd, r.events.Begun(), r.form == asJSON && !r.value.Done && !(r.ended && r.expect >= 0):
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+	case r.freed == freedForALeg:
+		s.settle(ledger.Outcome{Event: ledger.Release})
+	default:
+		s.settleNoResult(ledger.Release)
+	}
+}
+
+// takeBack settles a body of which more came than was judged as the whole: it is no JSON
+// text, and what followed an error may have been a result.
+func (s *Stream) takeBack() {
+	ev := ledger.MarkNotReplayable
+	if !s.reply.settled {
+		ev = ledger.MarkUnknown
+	}
+	s.settle(ledger.Outcome{Event: ev})
+}
+
 // settleAtEnd is the stream's end. An answer that did not pass whole leaves an
-// unknown outcome, also where it had been judged by its beginning.
+// unknown outcome, also where it had been judged by its beginning, unless it told its
+// client that the call did not run: who has read that need not wait for a stream that the
+// server leaves open.
 func (s *Stream) settleAtEnd() {
 	r := &s.reply
+	if !r.settled && r.freed > freedUnnamed {
+		s.settleFreed()
+		return
+	}
 	if !r.settled || r.event == ledger.MarkNotReplayable && !r.ended {
 		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
 	}

@@ -33,6 +33,8 @@ type Stream struct {
 	reply  readAlong
 	advert *advertising // nil but for the answers that gain one
 
+	sniffs bool // while reading: the body's beginning has not been seen, nor whether it is JSON
+
 	watched []byte // while watching, what has passed of a body that came in pieces
 
 	wait wait // how it waits until its body has been judged
@@ -110,6 +112,11 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 		return s.refuseUnread(contentEncoding)
 	case tooLarge:
 		return s.refuseTooLarge()
+	case sniff:
+		if end {
+			return s.passOtherType()
+		}
+		s.sniffs = true
 	}
 	s.stage = reading
 	switch {
@@ -132,6 +139,9 @@ func (s *Stream) RequestBody(size int, end bool) (a Action) {
 		return s.afterJudgement()
 	}
 	s.bodyCame()
+	if s.sniffs && s.isOtherType(size, end) {
+		return s.passOtherType()
+	}
 	if size > s.policy.MaxRequestBytes {
 		return s.oversize(s.policy.MaxRequestBytes)
 	}
@@ -148,7 +158,12 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 		return s.afterJudgement()
 	}
 	s.bodyCame()
-	if a = s.read(size); a == Continue {
+	if s.sniffs && s.isOtherType(size, true) {
+		a = s.passOtherType()
+	} else {
+		a = s.read(size)
+	}
+	if a == Continue {
 		return s.later()
 	}
 	return a

@@ -250,6 +250,21 @@ func TestNullPolicy(t *testing.T) {
 	}
 }
 
+// So is an empty name: an unset variable of a template, perhaps.
+func TestEmptyPolicy(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(must)
+	for range 2 {
+		x := w.open(g)
+		x.properties["xds.route_metadata.filter_metadata.callonce.policy"] = ""
+		x.arrive(toolCall("1", `{}`))
+		x.wantRefused(503, "idempotency_unavailable")
+	}
+	if len(w.logs) != 1 || !strings.Contains(w.logs[0], "found an empty name, expected") {
+		t.Errorf("log %q", w.logs)
+	}
+}
+
 // Nothing that names a server shares its name with another.
 func TestServersAreApart(t *testing.T) {
 	w := newWorld(t)

@@ -9,8 +9,10 @@ import (
 const cancelled = "notifications/cancelled"
 
 // MayCancel reports whether a body can be a notification that a request is cancelled,
-// at the cost of a search. Only one that spells plain letters as escapes deceives it.
-func MayCancel(body []byte) bool { return bytes.Contains(body, []byte("cancelled")) }
+// at the cost of a search: as it is, in escapes, or in UTF-16 or UTF-32.
+func MayCancel(body []byte) bool {
+	return bytes.Contains(body, []byte("cancelled")) || bytes.Contains(body, []byte(`\u`)) || bytes.IndexByte(body, 0) >= 0
+}
 
 // Cancels reports whether the body cancels any request.
 func (r *Request) Cancels() (any bool) {
@@ -20,9 +22,13 @@ func (r *Request) Cancels() (any bool) {
 
 // EachCancelled calls f with the id, in canonical form, of each request that the body
 // cancels: one notification, or those of a batch. Names count in any case, and where one is
-// there twice both do: some servers read so. Of a body with a defect what stands before it
-// counts. id is valid during the call only.
+// there twice both do: some servers read so. Of a body with a defect nobody knows what a server
+// reads: where it spells the notification anywhere, id is nil, for every request. id is valid
+// during the call only.
 func (r *Request) EachCancelled(f func(id []byte)) {
+	if r.broken != nil && spelt(r.broken, "notifications~1cancelled") {
+		f(nil)
+	}
 	root := r.doc.Root()
 	if r.doc.Kind(root) != canonical.Array {
 		r.cancels(root, f)

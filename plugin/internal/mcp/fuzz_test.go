@@ -397,16 +397,20 @@ func referenceAnswer(text, id []byte) mcp.Answer {
 		return raw != nil && json.Unmarshal(raw, &v) == nil && v == want
 	}
 	failed := m["error"] != nil && string(m["error"]) != "null"
-	if m["method"] != nil || failed == (m["result"] != nil && !(failed && string(m["result"]) == "null")) {
+	succeeded := m["result"] != nil && !(failed && string(m["result"]) == "null")
+	switch {
+	case m["method"] != nil || !failed && !succeeded:
 		return mcp.NotOurs
+	case failed && succeeded:
+		return mcp.Malformed
 	}
 	cancelled := is(failure["code"], -32800.0) || is(failure["code"], 0.0) && is(failure["message"], "Request cancelled")
 	mine, err := canonical.Append(nil, id)
 	its, _ := canonical.Append(nil, m["id"])
 	switch named := len(its) > 0 && (its[0] == '"' || its[0] == '-' || its[0]-'0' <= 9); {
 	case named && (string(m["id"]) == string(id) || err == nil && bytes.Equal(its, mine)):
-	case failed && (m["id"] == nil || string(m["id"]) == "null") && (is(failure["code"], -32700.0) || is(failure["code"], -32600.0)):
-		return mcp.Failed
+	case failed && !cancelled && (m["id"] == nil || string(m["id"]) == "null" || string(m["id"]) == `"server-error"`):
+		return mcp.Unnamed
 	default:
 		return mcp.NotOurs
 	}

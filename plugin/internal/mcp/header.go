@@ -15,6 +15,35 @@ const (
 // case (RFC 9110 section 8.3.1).
 func IsJSON(contentType string) bool { return isType(contentType, typeJSON) }
 
+// MayHoldJSON reports whether a Content-Type that is not application/json is one under which
+// callers send JSON all the same and some servers read it: any that speaks of JSON, a list in
+// which it stands, plain text, the form that curl says by itself, or none.
+func MayHoldJSON(contentType string) bool {
+	const form = "application/x-www-form-urlencoded"
+	if trim(contentType) == "" || isType(contentType, "text/plain") || isType(contentType, form) {
+		return true
+	}
+	for i := 0; i+len("json") <= len(contentType); i++ {
+		if equalFold(contentType[i:i+len("json")], "json") {
+			return true
+		}
+	}
+	return false
+}
+
+// BeginsLikeJSON looks at the beginning of a body, in whatever encoding. known is false where
+// nothing but white space has come.
+func BeginsLikeJSON(body []byte) (is, known bool) {
+	for _, c := range body {
+		switch c {
+		case ' ', '\t', '\n', '\r', 0: // 0: of UTF-16 and UTF-32
+			continue
+		}
+		return c == '{' || c == '[' || c == byteOrderMark[0] || c == 0xFE || c == 0xFF, true
+	}
+	return false, false
+}
+
 // IsEventStream reports whether a Content-Type is text/event-stream.
 func IsEventStream(contentType string) bool { return isType(contentType, typeEvents) }
 

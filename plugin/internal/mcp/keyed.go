@@ -3,9 +3,6 @@ package mcp
 import (
 	"bytes"
 	"strings"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // keyed reports whether a key stands in a body that can be read in more than one way.
@@ -39,7 +36,7 @@ type walk struct {
 
 	objects [deepest / 64]uint64 // of the open containers, those that are objects
 	depth   int                  // how many are open
-	outside int                  // of these, those around a message: 1 in a batch
+	outside int                  // of these, those around a message: one in a batch, more in those within one
 	matched int                  // how many of the names lead to where the walk stands
 	here    bool                 // the value that comes is at the pointer
 }
@@ -85,6 +82,7 @@ func (w *walk) run() (found, sound bool) {
 				return false, false
 			}
 			i, w.depth = i+1, w.depth-1
+			w.outside = min(w.outside, w.depth)
 		case w.here && !isAbsent(body[i:], w.pointer):
 			return true, true
 		case c == '{' || c == '[':
@@ -111,8 +109,8 @@ func (w *walk) run() (found, sound bool) {
 }
 
 func (w *walk) open(object bool) {
-	if w.depth == 0 && !object {
-		w.outside = 1
+	if w.depth == w.outside && !object {
+		w.outside++
 	}
 	bit := uint64(1) << (w.depth % 64)
 	if w.objects[w.depth/64] &^= bit; object {
@@ -162,126 +160,6 @@ func isAbsent(value []byte, pointer string) bool {
 
 // inArguments reports whether a key source lies in a call's arguments.
 func inArguments(pointer string) bool { return strings.HasPrefix(pointer, "/arguments/") }
-
-// spelt reports whether a string somewhere in a text is a name, whatever the text is.
-func spelt(body []byte, token string) bool {
-	for i, c := range body {
-		if c != '"' && c != '\'' {
-			continue
-		}
-		rest := body[i+1:]
-		if n := matches(rest, token); n >= 0 {
-			if n = skipNoise(rest, n); n < len(rest) && rest[n] == c {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// matches gives how many bytes at the beginning of what stands between a string's quotes
-// are a name, but for case; -1 if they are not. token is a pointer's reference token.
-func matches(spelled []byte, token string) int {
-	i := 0
-	for len(token) > 0 {
-		want, size := utf8.DecodeRuneInString(token)
-		if want == '~' && len(token) > 1 {
-			want, size = '~', 2
-			if token[1] == '1' {
-				want = '/'
-			}
-		}
-		token = token[size:]
-		i = skipNoise(spelled, i)
-		found, size := character(spelled[i:])
-		if size == 0 || !sameBut(found, want) {
-			return -1
-		}
-		i += size
-	}
-	return i
-}
-
-// skipNoise skips what lenient readers drop: bytes that are no UTF-8, halves of surrogate
-// pairs, control characters. So a name is found in UTF-16 and UTF-32 too.
-func skipNoise(s []byte, i int) int {
-	for i < len(s) {
-		c, size := character(s[i:])
-		if !isNoise(c, size, s[i]) {
-			break
-		}
-		i += size
-	}
-	return i
-}
-
-func isNoise(c rune, size int, first byte) bool {
-	return size == 1 && c == utf8.RuneError || first < ' ' || size > 0 && utf16.IsSurrogate(c)
-}
-
-// isClean reports whether there is no such thing in what stands between a string's quotes.
-func isClean(s []byte) bool {
-	for i := 0; i < len(s); {
-		c, size := character(s[i:])
-		if size == 0 || isNoise(c, size, s[i]) {
-			return false
-		}
-		i += size
-	}
-	return true
-}
-
-// character reads one character of a string, escaped or not. size is 0 where none is.
-func character(s []byte) (c rune, size int) {
-	if len(s) < 2 || s[0] != '\\' {
-		return utf8.DecodeRune(s)
-	}
-	if s[1] != 'u' {
-		if i := strings.IndexByte(`bfnrt`, s[1]); i >= 0 {
-			return rune("\b\f\n\r\t"[i]), 2
-		}
-		return rune(s[1]), 2
-	}
-	c = unit(s)
-	if c < 0 {
-		return 0, 0
-	}
-	if pair := utf16.DecodeRune(c, unit(s[6:])); pair != unicode.ReplacementChar {
-		return pair, 12
-	}
-	return c, 6
-}
-
-// unit is the code unit that the escape at the beginning of s stands for, -1 if none does.
-func unit(s []byte) (u rune) {
-	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
-		return -1
-	}
-	for _, c := range s[2:6] {
-		switch {
-		case c-'0' <= 9:
-			u = u<<4 | rune(c-'0')
-		case c|0x20-'a' <= 5:
-			u = u<<4 | rune(c|0x20-'a'+10)
-		default:
-			return -1
-		}
-	}
-	return u
-}
-
-// sameBut compares two characters but for case (Unicode simple folding).
-func sameBut(a, b rune) bool {
-	if a == b {
-		return true
-	}
-	for f := unicode.SimpleFold(a); f != a; f = unicode.SimpleFold(f) {
-		if f == b {
-			return true
-		}
-	}
-	return false
-}
 
 func skipSpace(s []byte, i int) int {
 	for i < len(s) && (s[i] == ' ' || s[i] == '\n' || s[i] == '\r' || s[i] == '\t') {

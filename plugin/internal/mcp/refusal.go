@@ -14,7 +14,7 @@ type Refusal struct {
 	Type       string
 	Status     int
 	Code       int
-	MayHaveRun string // of this key's intent: no, unknown, running, yes
+	MayHaveRun string // of this key's intent, or of this request where no key was looked up: no, unknown, running, yes
 	Retry      string
 	RetryAfter int    // seconds for Retry-After, 0 = none; of Capacity the least
 	Also       string // another specification's name for the same thing
@@ -46,8 +46,8 @@ var (
 		Message: "This call was sent before, and its outcome is not known: it may have run. It was not run again. Find out what happened before you use a new key", Advice: "call %s to see its state",
 		Keyless: "This call was sent before, with the same arguments, and its outcome is not known: it may have run. It was not run again. Find out what happened; only if it must run again, send it with an idempotency key of its own"}
 	NotReplayable = Refusal{Type: "idempotency_response_not_replayable", Status: 409, Code: -31412, MayHaveRun: "yes", Retry: "reconcile_first",
-		Message: "This call has already run, and its answer was not kept. It was not run again. Do not repeat it under another key", Advice: "call %s to see its result",
-		Keyless: "This call, with the same arguments, has already run, and its answer was not kept. It was not run again. Do not repeat it with others"}
+		Message: "This call was sent before and answered, and its answer was not kept: take it that it has run. It was not run again. Do not repeat it under another key", Advice: "call %s to see its result",
+		Keyless: "This call was sent before, with the same arguments, and answered, and its answer was not kept: take it that it has run. It was not run again. Do not repeat it with others"}
 	Capacity = Refusal{Type: "idempotency_capacity", Status: 429, Code: -31429, MayHaveRun: "unknown", Retry: "same_key_later", RetryAfter: 1,
 		Message: "This call was not run now: the proxy has no room to remember another call. Send the same request with the same key later.",
 		Keyless: "This call was not run now: the proxy has no room to remember another call. Send the same request later."}

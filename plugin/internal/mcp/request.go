@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/callonce/callonce/canonical"
 	"github.com/callonce/callonce/plugin/internal/scratch"
@@ -31,6 +32,7 @@ type Request struct {
 	Name   []byte // the tool's name, for a ToolCall
 	Keyed  bool   // a key stands in one of the key sources in the body, or (if Ambiguous) might
 
+	broken []byte // a body that is not strict JSON, of which what follows the defect was not read
 	doc    canonical.Doc
 	params canonical.Node
 	args   canonical.Node // NoNode when absent
@@ -51,6 +53,7 @@ func (r *Request) Read(body []byte, pointers []string) {
 	switch kind := r.doc.Kind(root); {
 	case err != nil:
 		r.ambiguous("a body that is not one strict JSON value")
+		r.broken = body
 		if at, ok := err.(*canonical.Error); ok {
 			r.Offset = at.Offset
 			if at.Reason == canonical.TooMany {
@@ -77,7 +80,7 @@ func (r *Request) reset() {
 	r.doc.Limit(maxValues)
 	// Member by member: a Doc is too large to be copied for nothing.
 	r.Kind, r.Defect, r.Offset = Other, "", -1
-	r.ID, r.Name, r.Keyed = nil, nil, false
+	r.ID, r.Name, r.Keyed, r.broken = nil, nil, false, nil
 	r.keys, r.params, r.args = r.keys[:0], canonical.NoNode, canonical.NoNode
 }
 
@@ -111,6 +114,10 @@ func (r *Request) certain(n canonical.Node) bool {
 // holds a tools/call cannot be guarded.
 func (r *Request) readBatch(root canonical.Node) {
 	for e := r.doc.First(root); e != canonical.NoNode; e = r.doc.Next(e) {
+		if r.doc.Kind(e) == canonical.Array && r.doc.First(e) != canonical.NoNode {
+			r.ambiguous("a batch within a batch")
+			return
+		}
 		if r.doc.Kind(e) != canonical.Object {
 			continue
 		}
@@ -177,6 +184,10 @@ func (r *Request) readMessage(root canonical.Node, pointers []string) {
 	if !r.certain(name) {
 		return
 	}
+	if r.hasKeyVariant(params, pointers) {
+		r.ambiguous("a key in a member that equals one of the key sources' but for case")
+		return
+	}
 	r.Kind, r.params, r.args, r.Name = ToolCall, params, args, r.doc.Text(name)
 }
 
@@ -223,6 +234,44 @@ func (r *Request) hasCaseVariant(obj canonical.Node, names ...string) bool {
 	return false
 }
 
+// hasKeyVariant reports a key that stands where a key source leads but for case: some servers
+// decode so. Inside arguments, which are the tool's own, only a source's last name counts so.
+func (r *Request) hasKeyVariant(params canonical.Node, pointers []string) bool {
+	for _, pointer := range pointers {
+		if r.keyVariantIn(params, pointer, 1, true) {
+			return true
+		}
+	}
+	return false
+}
+
+// keyVariantIn looks in the object that a pointer's tokens before the nth lead to, exactly or
+// but for case. It calls itself as often as the pointer has tokens.
+func (r *Request) keyVariantIn(object canonical.Node, pointer string, n int, exactly bool) bool {
+	token, last := tokenAt(pointer, n), n == strings.Count(pointer, "/")
+	for m := r.doc.First(object); m != canonical.NoNode; m = r.doc.Next(m) {
+		exact, folded := compare(r.doc.Name(m), token)
+		if !folded || !exact && !last && inArguments(pointer) {
+			continue
+		}
+		exact = exact && exactly
+		if last && !exact && !r.isAbsentKey(m, pointer) {
+			return true
+		}
+		if !last && r.doc.Kind(m) == canonical.Object && r.keyVariantIn(m, pointer, n+1, exact) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAbsentKey reports whether what stands in a key source is no key. Gateways fill the
+// optional arguments that a model leaves out with empty strings.
+func (r *Request) isAbsentKey(n canonical.Node, pointer string) bool {
+	kind := r.doc.Kind(n)
+	return kind == canonical.Null || inArguments(pointer) && kind == canonical.String && len(r.doc.Text(n)) == 0
+}
+
 // isCaseVariant compares a name with an ASCII word. What Unicode folds to an ASCII letter takes
 // at least as many bytes as the letter.
 func isCaseVariant(name []byte, want string) bool {
@@ -244,9 +293,7 @@ func (r *Request) findKeys(params canonical.Node, pointers []string) (certain bo
 		if n == canonical.NoNode {
 			continue
 		}
-		// Gateways fill the optional arguments that a model leaves out with empty strings.
-		absent := r.doc.Kind(n) == canonical.Null ||
-			inArguments(pointer) && r.doc.Kind(n) == canonical.String && len(r.doc.Text(n)) == 0
+		absent := r.isAbsentKey(n, pointer)
 		r.keys = append(r.keys, bodyKey{n, absent})
 		r.Keyed = r.Keyed || !absent
 		certain = certain && r.certain(n)
@@ -259,7 +306,7 @@ const keptScratch = 256 << 10
 
 // Release lets go of the body, and of what a huge one made the reader grow to.
 func (r *Request) Release() {
-	r.ID, r.Name = nil, nil
+	r.ID, r.Name, r.broken = nil, nil, nil
 	r.keys = scratch.Keep(r.keys)
 	r.doc.Shrink(keptScratch)
 }

@@ -27,6 +27,9 @@ const (
 	Task
 	// Cancelled is the error of a server that was told to stop: the tool may have run.
 	Cancelled
+	// Unnamed is an error that names no request: that of a server that could not read it, or
+	// would not. Response.Code is its code.
+	Unnamed
 	// Malformed is a text that is no message, or one that can be read two ways: a member
 	// that says what it is comes twice or is broken, or it is a batch of several.
 	Malformed
@@ -34,8 +37,9 @@ const (
 
 // Response reads messages that come back. It is reused.
 type Response struct {
-	IDStart, IDEnd int // where the id's token stands in the message
-	Code           int // of a Failed: the error's code, 0 where it is no integer of 32 bits
+	IDStart, IDEnd int  // where the id's token stands in the message
+	Code           int  // of a Failed or Unnamed: the error's code, 0 where it is no integer of 32 bits
+	Ours           bool // of a Malformed: a whole text in which a result or error of our id stands
 
 	envelope envelope
 	doc      canonical.Doc
@@ -60,9 +64,10 @@ func Trim(message []byte) []byte {
 // value: 7 and 7.0 are one, "7" is another.
 func (r *Response) Read(text, id []byte) Answer {
 	e := &r.envelope
+	r.Ours = false
 	switch e.read(text) {
 	case broken:
-		return Malformed
+		return r.malformed(text, id)
 	case other:
 		return NotOurs
 	}
@@ -74,8 +79,11 @@ func (r *Response) Read(text, id []byte) Answer {
 	result, failure := e.raw(text, fieldResult), e.raw(text, fieldError)
 	failed := failure != nil && string(failure) != "null"
 	succeeded := result != nil && !(failed && string(result) == "null")
-	if failed == succeeded {
-		return NotOurs // neither, or both: no JSON-RPC response
+	if !failed && !succeeded {
+		return NotOurs // no JSON-RPC response
+	}
+	if failed && succeeded {
+		return r.malformed(text, id)
 	}
 	same, ok := r.sameID(e.raw(text, fieldID), id)
 	if !ok {
@@ -85,46 +93,73 @@ func (r *Response) Read(text, id []byte) Answer {
 		return r.unnamed(text, failed)
 	}
 	r.IDStart, r.IDEnd = e.spans[fieldID].start, e.spans[fieldID].end
+	a := Answer(0)
 	if failed {
-		return r.failure(text)
+		a = r.failure(text)
+	} else {
+		a = r.result(text)
 	}
-	return r.result(text)
+	r.Ours = a == Malformed
+	return a
 }
 
-// unnamed is for the errors of a server that could not read the request, and so could not
-// name it (JSON-RPC 2.0, section 5): their id is null, or not there.
+// malformed looks at what was read before the defect: whether the call was answered.
+func (r *Response) malformed(text, id []byte) Answer {
+	e := &r.envelope
+	if its := e.raw(text, fieldID); its != nil && !e.begun(fieldMethod) && (e.begun(fieldResult) || e.begun(fieldError)) {
+		same, _ := r.sameID(its, id)
+		var v Value
+		v.Feed(text)
+		r.Ours = same && v.Done
+	}
+	return Malformed
+}
+
+// unnamed is for the errors of a server that could not read the request, or would not, and
+// so did not name it.
 func (r *Response) unnamed(text []byte, failed bool) Answer {
-	if id := r.envelope.raw(text, fieldID); !failed || id != nil && string(id) != "null" {
-		return NotOurs
+	if failed && namesNone(r.envelope.raw(text, fieldID)) && r.failure(text) == Failed {
+		r.IDStart, r.IDEnd = 0, 0
+		return Unnamed
 	}
-	if a := r.failure(text); a != Failed || r.Code != parseError && r.Code != invalidRequest {
-		return NotOurs
-	}
-	r.IDStart, r.IDEnd = 0, 0
-	return Failed
+	return NotOurs
 }
 
-const (
-	parseError     = -32700
-	invalidRequest = -32600
-)
+// namesNone reports an error's id that is no request's: null or not there (JSON-RPC 2.0,
+// section 5), or what the official Python server puts in its place.
+func namesNone(id []byte) bool {
+	return id == nil || string(id) == "null" || string(id) == `"server-error"`
+}
 
 // Begins says what a message is by its beginning, which is all that is known of one that
-// is too long: NotOurs, Result for a response of whatever kind that must be ours, or
-// Malformed where that cannot be told.
+// is too long. An error whose id does not stand there is Unnamed, a result without one is
+// ours; Malformed is a message of which it cannot be told whether it is a response.
 func (r *Response) Begins(prefix, id []byte) Answer {
 	e := &r.envelope
 	e.read(prefix)
 	its := e.raw(prefix, fieldID)
-	switch same, ok := r.sameID(its, id); {
+	same, ok := r.sameID(its, id)
+	failed := e.begun(fieldError) && string(e.raw(prefix, fieldError)) != "null"
+	succeeded := e.begun(fieldResult) && string(e.raw(prefix, fieldResult)) != "null"
+	switch {
 	case e.begun(fieldMethod):
 		return NotOurs
-	case its != nil && !same && ok && string(its) != "null":
+	case !same && ok && !namesNone(its):
 		return NotOurs
-	case e.begun(fieldResult), e.begun(fieldError):
-		return Result
+	case !failed && !succeeded:
+		return Malformed
+	case succeeded && !failed:
+		if a := r.result(prefix); a != Malformed {
+			return a
+		}
+	case failed && !succeeded:
+		a := r.failure(prefix)
+		if a == Failed && !same {
+			return Unnamed
+		}
+		return a
 	}
-	return Malformed
+	return Result
 }
 
 // failure reads an error.

@@ -52,7 +52,9 @@ var answers = []struct {
 	{"string in another case", `{"id":"A","result":{}}`, `"a"`, mcp.NotOurs},
 	{"string not normalised", `{"id":"e\u0301","result":{}}`, `"é"`, mcp.NotOurs},
 	{"empty string", `{"id":"","result":{}}`, `""`, mcp.Result},
-	{"id null", `{"id":null,"error":{"code":-32603,"message":"x"}}`, `7`, mcp.NotOurs},
+	{"id null", `{"id":null,"error":{"code":-32603,"message":"x"}}`, `7`, mcp.Unnamed},
+	{"id of Python's", `{"id":"server-error","error":{"code":-32603,"message":"x"}}`, `7`, mcp.Unnamed},
+	{"id of Python's, ours", `{"id":"server-error","error":{"code":-32603,"message":"x"}}`, `"server-error"`, mcp.Failed},
 	{"id null, with a result", `{"id":null,"result":{}}`, `7`, mcp.NotOurs},
 	{"id absent", `{"result":{}}`, `7`, mcp.NotOurs},
 	{"id a list", `{"id":[7],"result":{}}`, `7`, mcp.NotOurs},
@@ -68,8 +70,8 @@ var answers = []struct {
 	{"method null", `{"id":7,"method":null,"result":{}}`, `7`, mcp.NotOurs},
 	{"a notification", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":7}}`, `7`, mcp.NotOurs},
 	{"neither result nor error", `{"jsonrpc":"2.0","id":7}`, `7`, mcp.NotOurs},
-	{"both result and error", `{"id":7,"result":{},"error":{"code":1,"message":"x"}}`, `7`, mcp.NotOurs},
-	{"both, error first", `{"id":7,"error":{"code":1,"message":"x"},"result":{}}`, `7`, mcp.NotOurs},
+	{"both result and error", `{"id":7,"result":{},"error":{"code":1,"message":"x"}}`, `7`, mcp.Malformed},
+	{"both, error first", `{"id":7,"error":{"code":1,"message":"x"},"result":{}}`, `7`, mcp.Malformed},
 	{"result in another case", `{"id":7,"Result":{}}`, `7`, mcp.NotOurs},
 	{"an empty batch", `[]`, `7`, mcp.NotOurs},
 	{"a batch of a number", `[7]`, `7`, mcp.NotOurs},
@@ -146,7 +148,7 @@ func TestResponse(t *testing.T) {
 			if got := reused.Read([]byte(c.message), []byte(c.id)); got != c.want {
 				t.Errorf("%.200s for %s, reused: %d, want %d", c.message, c.id, got, c.want)
 			}
-			if c.want == mcp.NotOurs || c.want == mcp.Malformed {
+			if c.want == mcp.NotOurs || c.want == mcp.Unnamed || c.want == mcp.Malformed {
 				return
 			}
 			if trimmed := mcp.Trim([]byte(c.message)); r.Read(trimmed, []byte(c.id)) != c.want {
@@ -179,7 +181,11 @@ func TestErrorCodes(t *testing.T) {
 		`[{"id":null,"error":{"code":-32600}}]`:                               -32600,
 	} {
 		r := mcp.Response{Code: 5}
-		if got := r.Read([]byte(message), []byte("7")); got != mcp.Failed || r.Code != want {
+		kind := mcp.Failed
+		if !strings.Contains(message, `"id":7`) {
+			kind = mcp.Unnamed
+		}
+		if got := r.Read([]byte(message), []byte("7")); got != kind || r.Code != want {
 			t.Errorf("%s: %d with code %d, expected code %d", message, got, r.Code, want)
 		}
 	}
@@ -191,7 +197,16 @@ func TestBegins(t *testing.T) {
 		`{"jsonrpc":"2.0","id":7,"result":{"content":[{"text":"xx`: mcp.Result,
 		`{"result":{"content":[{"text":"xx`:                        mcp.Result,
 		`{"result":"xx`:                                            mcp.Result,
-		`[{"id":7,"error":{"code":1,"message":"xx`:                 mcp.Result,
+		`[{"id":7,"error":{"code":1,"message":"xx`:                 mcp.Failed,
+		`{"error":{"code":1,"message":"xx`:                         mcp.Unnamed,
+		`{"id":null,"error":{"message":"xx`:                        mcp.Unnamed,
+		`{"id":8,"error":{"code":1,"message":"xx`:                  mcp.NotOurs,
+		`{"id":7,"error":{"code":-32800,"message":"xx`:             mcp.Cancelled,
+		`{"id":7,"result":null,"error":{"code":1,"message":"xx`:    mcp.Failed,
+		`{"id":7,"error":{"code":1},"result":{"xx`:                 mcp.Result,
+		`{"id":7,"result":{"resultType":"input_required","x":"xx`:  mcp.InputRequired,
+		`{"id":7,"result":{"isError":true,"content":"xx`:           mcp.ToolError,
+		`{"id":7,"result":{"isError":"x","content":"xx`:            mcp.Result,
 		`{"jsonrpc":"2.0","id":8,"result":{"con`:                   mcp.NotOurs,
 		`{"jsonrpc":"2.0","id":"7","result":{"con`:                 mcp.NotOurs,
 		`{"jsonrpc":"2.0","method":"n","params":{"xx`:              mcp.NotOurs,

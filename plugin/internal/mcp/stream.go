@@ -35,6 +35,9 @@ const (
 // Open reports whether an event that is longer than Cap has not ended.
 func (e *Events) Open() bool { return e.data.Over }
 
+// Begun reports whether an event that has data has not ended.
+func (e *Events) Begun() bool { return e.some }
+
 // Feed reads a chunk and calls event with the data of every event that ends in it, or
 // that becomes too long, until event returns true. data is valid during the call only.
 func (e *Events) Feed(chunk []byte, event func(data []byte) bool) {
