@@ -28,6 +28,10 @@ var phrases = []struct {
 	{regexp.MustCompile(`^the name of a cookie, .* of (\d+) to (\d+) characters`), func(m []string) map[string]any {
 		return bounded(text("^"+token+"*[0-9A-Za-z]"+token+"*$"), m[1], m[2])
 	}},
+	{regexp.MustCompile(`^the name of a cluster, (\d+) to (\d+) characters$`), func(m []string) map[string]any { return bounded(text(""), m[1], m[2]) }},
+	{regexp.MustCompile(`^(\d+) to (\d+) letters, digits, - _ \. and / that begin and end with /`), func(m []string) map[string]any {
+		return bounded(text(`^/([A-Za-z0-9_.\-/]*/)?$`), m[1], m[2])
+	}},
 	{regexp.MustCompile(`^"off" or the name of a policy$`), func([]string) map[string]any { return bounded(text(""), "1", "128") }},
 	{regexp.MustCompile(`^a route's name or glob$`), func([]string) map[string]any { return bounded(text(""), "1", "") }},
 	{regexp.MustCompile(`^a name of (\d+) to (\d+) characters other than "(\w+)"$`), func(m []string) map[string]any {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/callonce/callonce/plugin/internal/policy"
@@ -36,6 +37,8 @@ func schemaAt(in func(value string) string, at string) map[string]any {
 	switch {
 	case below != nil && below.Found == "an unknown member":
 		return object(in, at, below.Expected)
+	case kindsOf(in, at) != nil:
+		return variants(in, at, kindsOf(in, at))
 	case own == nil:
 		return table(in, at)
 	case own.Expected == "a list":
@@ -47,6 +50,42 @@ func schemaAt(in func(value string) string, at string) map[string]any {
 		return map[string]any{"anyOf": []any{s, map[string]any{"type": "array", "items": leaf(element.Expected), "minItems": 1}}}
 	}
 	return s
+}
+
+// kindsOf are the values of a member kind that says which other members there are; nil
+// where there is no such member.
+func kindsOf(in func(string) string, at string) []string {
+	kind, _ := probe(in(nowhere), at+"/kind", "-")
+	if kind == nil || kind.Found != "nothing" {
+		return nil
+	}
+	return strings.Split(kind.Expected, ", ")
+}
+
+// variants is an object whose members hang on its kind.
+func variants(in func(string) string, at string, kinds []string) map[string]any {
+	var all []any
+	for _, kind := range kinds {
+		of := func(value string) string {
+			rest := strings.TrimPrefix(value, "{")
+			if rest != "}" {
+				rest = "," + rest
+			}
+			return in(`{"kind":` + kind + rest)
+		}
+		_, below := probe(of(nowhere), at, at+"/?")
+		members := strings.Split(strings.TrimPrefix(below.Expected, "one of "), ", ")
+		members = slices.DeleteFunc(members, func(m string) bool { return m == "kind" })
+		s := map[string]any{"type": "object", "properties": map[string]any{}, "additionalProperties": false}
+		if len(members) > 0 {
+			s = object(of, at, strings.Join(members, ", "))
+		}
+		s["properties"].(map[string]any)["kind"] = map[string]any{"const": strings.Trim(kind, `"`)}
+		required, _ := s["required"].([]any)
+		s["required"] = append([]any{"kind"}, required...)
+		all = append(all, s)
+	}
+	return map[string]any{"anyOf": all}
 }
 
 // object has the members that the parser lists, and no others.
