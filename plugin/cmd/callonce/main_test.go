@@ -63,7 +63,8 @@ func write(t *testing.T, name, text string) string {
 // What is guarded, and how, is in the log of every request, and a fault may be for one tool alone.
 func TestServe(t *testing.T) {
 	probe := filepath.Join(t.TempDir(), "probe.wasm")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-buildmode=c-shared", "-o", probe, "../../../hostsim/testdata/probe")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-buildmode=c-shared", "-o", probe, ".")
+	build.Dir = "../../../hostsim/testdata/probe" // a module of its own
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if b, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the probe: %v\n%s", err, b)
