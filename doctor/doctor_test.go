@@ -119,7 +119,9 @@ func TestUnguarded(t *testing.T) {
 	if s.harm.Load() {
 		t.Error("a tool of the server's own was called")
 	}
-	denied := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "RBAC: access denied", http.StatusForbidden) }))
+	denied := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "RBAC: access denied", http.StatusForbidden)
+	}))
 	defer denied.Close()
 	report, err = run(t, "--url", denied.URL+"/mcp")
 	judge(t, "denied", report, err, true, `something ahead answered 403 "RBAC: access denied"`)
