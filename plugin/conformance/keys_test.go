@@ -17,7 +17,7 @@ const million = "CALLONCE_MILLION"
 func TestDistinctKeys(t *testing.T) {
 	const config = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"limits":{
 		"entries":2000,"entries_per_principal":2000,"entries_per_scope":2000,"reply_bytes":4096,"stored_bytes":1048576,"on_full":"evict"}}},"default":"p"}`
-	calls := 20_000
+	calls := 30_000
 	if os.Getenv(million) != "" {
 		calls = 1_000_000
 	}

@@ -65,8 +65,13 @@ func localEnv(g *Guard, env ledger.Env) ledger.Env {
 	return env
 }
 
-// longestLease is that of the policies: in etcd a worker has one for all.
-func (g *Guard) longestLease() (d time.Duration) {
+// longestLease is that of the policies: in etcd a worker has one for all, also where the
+// configuration has no policy any more.
+func (g *Guard) longestLease() time.Duration {
+	if len(g.config.Policies) == 0 {
+		return policy.DefaultLease
+	}
+	d := time.Duration(0)
 	for _, p := range g.config.Policies {
 		d = max(d, p.Lease)
 	}

@@ -99,12 +99,13 @@ func (r *reader) preset(policy canonical.Node, at string) Preset {
 	return Preset(i + 1)
 }
 
-const defaultLease = 15 * time.Second
+// DefaultLease is the lease of a policy that names none, unless its ttl is shorter.
+const DefaultLease = 15 * time.Second
 
 // finish works out what follows from the members.
 func (p *Policy) finish() {
 	if p.Lease == 0 {
-		p.Lease = min(defaultLease, p.TTL)
+		p.Lease = min(DefaultLease, p.TTL)
 	}
 	p.Unlisted.TTL = p.TTL
 	p.MustGuard = p.Unlisted.Guard.Must()
