@@ -20,7 +20,7 @@ func (s *Stream) ResponseBody(size int, end bool) (a Action) {
 	if size > 0 && s.wants() {
 		chunk, err := s.host.ResponseBody(size)
 		if err != nil || len(chunk) != size {
-			s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+			s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byProxyFault)
 			return Continue
 		}
 		if s.readChunk(chunk); r.settled && !r.events.Open() {
@@ -63,7 +63,7 @@ func (s *Stream) readChunk(chunk []byte) {
 	if r.settled {
 		if r.value.Feed(chunk); r.value.Trailed {
 			// What was judged as the whole was not: it is no JSON text.
-			s.settle(ledger.Outcome{Event: ledger.MarkNotReplayable})
+			s.settle(ledger.Outcome{Event: ledger.MarkNotReplayable}, byMalformed)
 		}
 		return
 	}
@@ -79,7 +79,7 @@ func (s *Stream) readChunk(chunk []byte) {
 	switch r.body.Add(chunk); {
 	case r.body.Over:
 		r.body = mcp.Text{}
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable, byOverCap)
 	case whole:
 		s.judgeBody(r.body.Bytes())
 	}
@@ -116,7 +116,7 @@ func (s *Stream) readBeginning(data []byte) bool {
 	case mcp.Malformed:
 		s.reply.odd = true
 	default:
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable, byOverCap)
 	}
 	return false
 }

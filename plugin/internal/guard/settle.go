@@ -25,11 +25,12 @@ var messageRules = [...]struct{ then, cancelled ledger.Event }{
 func (s *Stream) complete(a mcp.Answer, message []byte) {
 	rule := messageRules[a]
 	if rule.then != rule.cancelled && s.wasCancelled() {
-		s.settle(ledger.Outcome{Event: rule.cancelled})
+		s.settle(ledger.Outcome{Event: rule.cancelled}, byCancelled)
 		return
 	}
+	cause := answerCauses[a]
 	if rule.then != ledger.Complete {
-		s.settle(ledger.Outcome{Event: rule.then})
+		s.settle(ledger.Outcome{Event: rule.then}, cause)
 		return
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
@@ -38,7 +39,10 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		}
 	}
 	if s.released(a) {
-		s.settle(ledger.Outcome{Event: ledger.Release})
+		if a == mcp.Failed {
+			cause = byErrorCode
+		}
+		s.settle(ledger.Outcome{Event: ledger.Release}, cause)
 		return
 	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
@@ -47,7 +51,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		IDEnd:   s.g.response.IDEnd,
 		Task:    a == mcp.Task,
 		Message: message,
-	}})
+	}}, cause)
 }
 
 // released reports whether an error says, by itself or by the configuration, that the tool
@@ -68,15 +72,15 @@ func (s *Stream) atEnd() {
 	switch {
 	case r.settled && r.form == asEvents && r.events.Open():
 		// The response was too long, and does not even end.
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byCutShort)
 	case r.settled:
 	case r.form == asJSON:
 		s.judgeBody(r.body.Bytes())
 	case r.odd && !r.events.Open():
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable, byMalformed)
 	default:
 		// The stream ended without the response: it may come on another one, or never.
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byNoResponse)
 	}
 }
 
@@ -85,7 +89,8 @@ func (s *Stream) atEnd() {
 func (s *Stream) settleAtEnd() {
 	r := &s.reply
 	if !r.settled || r.event == ledger.MarkNotReplayable && !r.ended {
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		flags, _ := s.host.Property(propFlags)
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, lossBy(flags, byCutShort))
 	}
 }
 
@@ -97,17 +102,23 @@ var hows = [...]string{
 	ledger.MarkNotReplayable: "not_replayable",
 }
 
-// settle tells the ledger. Only the holder's settlement counts; the ledger itself counts
-// one that came late, and one that it takes later.
-func (s *Stream) settle(o ledger.Outcome) {
+// settle tells the ledger, and publishes what became of the call, and why: one of the words
+// of cause.go. Only the holder's settlement counts; the ledger itself counts one that came
+// late, and one that it takes later.
+func (s *Stream) settle(o ledger.Outcome, cause string) {
 	s.reply.settled, s.reply.event = true, o.Event
 	if s.reply.fenced {
 		return
 	}
+	how := hows[o.Event]
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
-		s.g.counts.add(s.label(), settlements, hows[o.Event])
+		s.g.counts.add(s.label(), settlements, how)
 	case ledger.Fenced:
+		// The others took this worker for dead, and have marked the call unknown.
 		s.reply.fenced = true
+		how, cause = hows[ledger.MarkUnknown], byHolderLost
 	}
+	s.state(stateSettled, how)
+	s.state(stateSettledBy, cause)
 }
