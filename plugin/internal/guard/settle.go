@@ -37,7 +37,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 			s.state(stateResult, id)
 		}
 	}
-	if s.released(a) {
+	if s.released(a) || s.notDone(a, message) {
 		s.settle(ledger.Outcome{Event: ledger.Release})
 		return
 	}
@@ -60,6 +60,13 @@ func (s *Stream) released(a mcp.Answer) bool {
 		return s.policy.ReleasedError(s.call.tool, s.g.response.Code)
 	}
 	return false
+}
+
+// notDone reports whether a result says, by the configuration, that the tool has not done
+// what it was called for, as one that asks for a confirmation first. A task's handle never
+// does: what it began goes on.
+func (s *Stream) notDone(a mcp.Answer, message []byte) bool {
+	return (a == mcp.Result || a == mcp.ToolError) && s.g.response.Shows(message, s.call.tool.NotDone)
 }
 
 // atEnd settles an answer that has passed whole and has not settled itself.
