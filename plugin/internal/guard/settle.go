@@ -51,13 +51,13 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 }
 
 // released reports whether an error says, by itself or by the configuration, that the tool
-// has not run.
+// has not run, or that it failed and may be called again.
 func (s *Stream) released(a mcp.Answer) bool {
 	switch a {
 	case mcp.ToolError:
 		return s.call.tool.ReleaseToolError
 	case mcp.Failed:
-		return s.policy.ReleasedError(s.call.tool, s.g.response.Code)
+		return s.call.tool.ReleaseError || s.policy.ReleasedError(s.call.tool, s.g.response.Code)
 	}
 	return false
 }
