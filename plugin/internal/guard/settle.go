@@ -114,6 +114,7 @@ func (s *Stream) settle(o ledger.Outcome) {
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, hows[o.Event])
+		s.settleRoot(o)
 	case ledger.Fenced:
 		s.reply.fenced = true
 	}

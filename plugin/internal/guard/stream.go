@@ -22,16 +22,17 @@ const (
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
 type Stream struct {
-	g      *Guard
-	host   Host
-	stage  stage
-	policy *policy.Policy
-	head   head
-	call   call
-	token  ledger.Token
-	lease  ledger.Lease
-	reply  readAlong
-	advert *advertising // nil but for the answers that gain one
+	g         *Guard
+	host      Host
+	stage     stage
+	policy    *policy.Policy
+	head      head
+	call      call
+	token     ledger.Token
+	lease     ledger.Lease
+	rootLease ledger.Lease // once call.rooted
+	reply     readAlong
+	advert    *advertising // nil but for the answers that gain one
 
 	watched []byte // while watching, what has passed of a body that came in pieces
 
@@ -52,6 +53,8 @@ type call struct {
 	operation string              // the call's public name: 16 hex digits of its stored id
 	forward   string              // what goes on in the header forward_key
 	body      []byte              // what goes on in place of the body, nil = as it came
+	root      *ledger.Claim       // of the first leg, nil where this is the first
+	rooted    bool                // its lease was won
 	isCall    bool                // a well-formed tools/call whose id was read
 	guarded   bool
 	derived   bool // by what was called: no key was sent
