@@ -17,7 +17,7 @@ import (
 // A configuration with ten mistakes gets ten messages, each at its place, and the same
 // from Envoy's log, from callonce check, and from callonce check with the filter itself.
 func TestTenMistakes(t *testing.T) {
-	const config = `{"store":{"kind":"etcd"},"policies":{
+	const config = `{"store":{"kind":"redis"},"policies":{
 		"p":{"sever":"x","anonymous":"yes","keys":["Idempotency-Key"],"ttl":"5 minutes","limits":{"entries":0},"tools":[{"guard":"sometimes"}]},
 		"q":{"reply":"http"}},"routes":{"mcp":"nobody"}}`
 	places := []string{
