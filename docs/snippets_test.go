@@ -103,6 +103,23 @@ func TestEveryMetricIsListed(t *testing.T) {
 	}
 }
 
+// The words for why a call settled are listed where operators look them up, and in the contract.
+func TestEveryCauseIsListed(t *testing.T) {
+	words := regexp.MustCompile(`(?m)^\tby\w+ += "(\w+)"`).FindAllStringSubmatch(read(t, "plugin/internal/guard/cause.go"), -1)
+	if len(words) < 25 {
+		t.Fatalf("%d words found in the guard: does the pattern still fit?", len(words))
+	}
+	for _, file := range []string{"docs/contract.md", "envoy/README.md"} {
+		text := read(t, file)
+		_, text, _ = strings.Cut(text, "settled_by` ")
+		for _, w := range words {
+			if !strings.Contains(text, "`"+w[1]+"`") {
+				t.Errorf("%s does not list the word %s", file, w[1])
+			}
+		}
+	}
+}
+
 // The contract's table of refusals has those that the filter knows, with their numbers and words, and no other.
 func TestRefusalsAreListed(t *testing.T) {
 	refusal := regexp.MustCompile(`Type: "(\w+)", Status: (\d+), Code: (-\d+), MayHaveRun: "(\w+)", Retry: "(\w+)"`)

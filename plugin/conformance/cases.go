@@ -70,7 +70,7 @@ type Proxy interface {
 	// would read it.
 	Counter(t testing.TB, name string, labels map[string]string) int64
 	// AccessLog gives the records so far, oldest first, with the keys status, outcome,
-	// key_hash and details; "" or "-" where a field is unset.
+	// key_hash, tool, settled, settled_by and details; "" or "-" where a field is unset.
 	AccessLog(t testing.TB) []map[string]string
 	Logs() string
 	// Change gives the filter another configuration or, where faults differs from what

@@ -237,7 +237,8 @@ func (p *simulated) AccessLog(testing.TB) []map[string]string {
 	for _, r := range p.records {
 		out = append(out, map[string]string{
 			"status": fmt.Sprint(r.Status), "details": r.Details, "flags": r.Flags,
-			"outcome": r.FilterState["callonce.outcome"], "key_hash": r.FilterState["callonce.key_hash"],
+			"outcome": r.FilterState["callonce.outcome"], "key_hash": r.FilterState["callonce.key_hash"], "tool": r.FilterState["callonce.tool"],
+			"settled": r.FilterState["callonce.settled"], "settled_by": r.FilterState["callonce.settled_by"],
 		})
 	}
 	return out
@@ -292,6 +293,8 @@ func TestForgetting(t *testing.T) { Forgetting(t, simulator{}) }
 func TestLarge(t *testing.T) { Large(t, simulator{}) }
 
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
+
+func TestCauses(t *testing.T) { Causes(t, simulator{}) }
 
 // The same where the host cannot hold headers. Some cases try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {

@@ -29,7 +29,7 @@ func (s *Stream) forward(h ledger.Lease) Action {
 	if !s.policy.Observe {
 		if !s.edit() {
 			// Nothing was sent yet: better no call than one that may run twice.
-			s.settle(ledger.Outcome{Event: ledger.Release})
+			s.settle(ledger.Outcome{Event: ledger.Release}, byProxyFault)
 			return s.refuse(&mcp.Unavailable, "")
 		}
 		s.g.counts.add(s.label(), meshRetriesOff)

@@ -27,6 +27,8 @@ const (
 	stateMode      = "callonce.mode"
 	stateResult    = "callonce.result_id"
 	stateTaken     = "callonce.key_taken"
+	stateSettled   = "callonce.settled"
+	stateSettledBy = "callonce.settled_by"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.

@@ -36,15 +36,16 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		rule.then = ledger.MarkUnknown
 	}
 	if rule.then != rule.cancelled && s.wasCancelled() {
-		s.settle(ledger.Outcome{Event: rule.cancelled})
+		s.settle(ledger.Outcome{Event: rule.cancelled}, byCancelled)
 		return
 	}
+	cause := answerCauses[a]
 	switch {
 	case rule.then == ledger.Release:
 		s.frees(a)
 		return
 	case rule.then != ledger.Complete:
-		s.settle(ledger.Outcome{Event: rule.then})
+		s.settle(ledger.Outcome{Event: rule.then}, cause)
 		return
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
@@ -62,7 +63,7 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		IDEnd:   s.g.response.IDEnd,
 		Task:    a == mcp.Task,
 		Message: message,
-	}})
+	}}, cause)
 }
 
 // frees notes what will free the key at the answer's end.
@@ -76,7 +77,12 @@ func (s *Stream) frees(a mcp.Answer) {
 	case a == mcp.Unnamed:
 		by = freedUnnamed
 	}
-	s.reply.freed = max(s.reply.freed, by)
+	if by > s.reply.freed {
+		s.reply.freed, s.reply.freedBy = by, answerCauses[a]
+		if a == mcp.Failed || a == mcp.Unnamed {
+			s.reply.freedBy = byErrorCode
+		}
+	}
 }
 
 // released reports whether an error says, by itself or by the configuration, that the tool
@@ -100,15 +106,15 @@ func (s *Stream) atEnd() {
 	switch {
 	case r.settled && r.form == asEvents && r.events.Open():
 		// The response was too long, and does not even end.
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byCutShort)
 	case r.settled:
 	case r.freed != notFreed:
 		s.settleFreed()
 	case r.odd == surelyOurs && !r.events.Open():
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable, byMalformed)
 	default:
 		// The stream ended without the response: it may come on another one, or never.
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byNoResponse)
 	}
 }
 
@@ -118,11 +124,11 @@ func (s *Stream) settleFreed() {
 	r := &s.reply
 	switch {
 	case r.odd != notOdd, r.events.Begun(), r.form == asJSON && !r.value.Done && !(r.ended && r.expect >= 0):
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byMalformed)
 	case r.freed == freedForALeg:
-		s.settle(ledger.Outcome{Event: ledger.Release})
+		s.settle(ledger.Outcome{Event: ledger.Release}, r.freedBy)
 	default:
-		s.settleNoResult(ledger.Release)
+		s.settleNoResult(ledger.Release, r.freedBy)
 	}
 }
 
@@ -133,7 +139,7 @@ func (s *Stream) takeBack() {
 	if !s.reply.settled {
 		ev = ledger.MarkUnknown
 	}
-	s.settle(ledger.Outcome{Event: ev})
+	s.settle(ledger.Outcome{Event: ev}, byMalformed)
 }
 
 // settleAtEnd is the stream's end. An answer that did not pass whole leaves an
@@ -147,7 +153,8 @@ func (s *Stream) settleAtEnd() {
 		return
 	}
 	if !r.settled || r.event == ledger.MarkNotReplayable && !r.ended {
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		flags, _ := s.host.Property(propFlags)
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, lossBy(flags, byCutShort))
 	}
 }
 
@@ -159,17 +166,23 @@ var hows = [...]string{
 	ledger.MarkNotReplayable: "not_replayable",
 }
 
-// settle tells the ledger. Only the holder's settlement counts; the ledger itself counts
-// one that came late, and one that it takes later.
-func (s *Stream) settle(o ledger.Outcome) {
+// settle tells the ledger, and publishes what became of the call, and why: one of the words
+// of cause.go. Only the holder's settlement counts; the ledger itself counts one that came
+// late, and one that it takes later.
+func (s *Stream) settle(o ledger.Outcome, cause string) {
 	s.reply.settled, s.reply.event = true, o.Event
 	if s.reply.fenced {
 		return
 	}
+	how := hows[o.Event]
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
-		s.g.counts.add(s.label(), settlements, hows[o.Event])
+		s.g.counts.add(s.label(), settlements, how)
 	case ledger.Fenced:
+		// The others took this worker for dead, and have marked the call unknown.
 		s.reply.fenced = true
+		how, cause = hows[ledger.MarkUnknown], byHolderLost
 	}
+	s.state(stateSettled, how)
+	s.state(stateSettledBy, cause)
 }

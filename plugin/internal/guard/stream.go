@@ -203,7 +203,18 @@ func (s *Stream) releaseMemory() {
 	s.call.body, s.watched = nil, nil
 }
 
-// Done is called when the stream has ended, in whatever way.
+// Ended is called when the stream has ended, before its line of the access log is written:
+// what is published now still reaches it. Done follows, and does the same where Ended was not
+// called.
+func (s *Stream) Ended() {
+	var a Action
+	defer s.contain(answerPasses, &a)
+	if s.stage == forwarded {
+		s.settleAtEnd()
+	}
+}
+
+// Done is called when the stream is over, in whatever way.
 func (s *Stream) Done() {
 	var a Action
 	defer s.contain(answerPasses, &a)
@@ -278,5 +289,5 @@ func (s *Stream) mayBeGuarded() bool {
 // markUnknown ends a lease whose call may have run.
 func (s *Stream) markUnknown() {
 	defer func() { _ = recover() }()
-	s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+	s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byFault)
 }
