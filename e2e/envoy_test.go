@@ -253,7 +253,10 @@ func TestHeadersNotHeld(t *testing.T) {
 // Pages in browsers may send the key, and read what the filter answers.
 func TestBrowser(t *testing.T) {
 	server := startPayments(t, payments.Options{Stateless: true})
-	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL(), Workers: 1})
+	e := startEnvoy(t, envoytest.Options{
+		Plugin: must(t, buildPlugin), Upstream: server.URL(), Workers: 1,
+		Config: `{"policies":{"p":{"server":"s","anonymous":true,"reply":"http"}},"default":"p"}`,
+	})
 	const origin = "http://localhost:3000"
 
 	resp, _ := send(t, "OPTIONS", e.URL(), "", "Origin", origin, "Access-Control-Request-Method", "POST",

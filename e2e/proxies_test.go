@@ -60,7 +60,7 @@ func TestConnectionsAfterAnswers(t *testing.T) {
 	server := startPayments(t, payments.Options{Stateless: true})
 	for _, proxy := range proxies {
 		t.Run(proxy.name, func(t *testing.T) {
-			url := proxy.start(t, server.URL())
+			url := proxy.start(t, server.URL(), `{"policies":{"p":{"server":"s","anonymous":true,"reply":"http","tools":[{"match":"refund","guard":"required"}]}},"default":"p"}`)
 			for _, step := range []struct {
 				body, contentType string
 				status            int

@@ -23,7 +23,7 @@ var holders = []Case{
 
 // brief has a short lease, of several ticks, so that a busy machine is not taken for a
 // dead one.
-const brief = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"anonymous":true,"lease":"4s"}},"default":"p"}`
+const brief = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","principal":["header:x-user"],"anonymous":true,"lease":"4s"}},"default":"p"}`
 
 // fault is the header that orders a fault of the filter's own.
 const fault = "X-Callonce-Fault"

@@ -15,7 +15,7 @@ Any MCP client can connect to {URL}/mcp. Or paste these, in another terminal:
   {CURL} -H 'Idempotency-Key: order-1' \
     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"alice","amount_cents":1200}}}'
 
-  # The same key for another amount: refused.
+  # The same key for another amount: refused, with a JSON-RPC error that says why and what to do.
   {CURL} -H 'Idempotency-Key: order-1' \
     -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"alice","amount_cents":9900}}}'
 

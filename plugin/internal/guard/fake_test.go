@@ -372,9 +372,10 @@ func (x *exchange) chunks(body string, n int) {
 	}
 }
 
+// Refusals have a status of their own in the configurations of most tests, so that they show.
 const (
-	plain = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"limits":{"reply_bytes":2000}}},"default":"p"}`
-	must  = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"tools":[{"match":"charge","guard":"required","status_tool":"get_charge"}]}},"default":"p"}`
+	plain = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"reply":"http","limits":{"reply_bytes":2000}}},"default":"p"}`
+	must  = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"reply":"http","tools":[{"match":"charge","guard":"required","status_tool":"get_charge"}]}},"default":"p"}`
 )
 
 func toolCall(id, args string) string {

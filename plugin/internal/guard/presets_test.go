@@ -12,6 +12,9 @@ func preset(name, more string) string {
 }
 
 func anyone(members string) string {
+	if !strings.Contains(members, `"reply":`) {
+		members = `,"reply":"http"` + members
+	}
 	return `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true` + members + `}},"default":"p"}`
 }
 
@@ -305,7 +308,7 @@ func TestLegs(t *testing.T) {
 // The proxy's own attributes as identity: claims and certificates.
 func TestAttributes(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","scope":["metadata:jwt/payload/tenant"],
+	g := w.worker(`{"policies":{"p":{"server":"s","reply":"http","scope":["metadata:jwt/payload/tenant"],
 		"principal":[["metadata:jwt/payload/iss","metadata:jwt/payload/sub"],"peer:uri_san","peer:subject"]}},"default":"p"}`)
 	const iss, sub, tenant = "metadata.filter_metadata.jwt.payload.iss", "metadata.filter_metadata.jwt.payload.sub", "metadata.filter_metadata.jwt.payload.tenant"
 	const san, subject = "connection.uri_san_peer_certificate", "connection.subject_peer_certificate"

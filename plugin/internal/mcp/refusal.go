@@ -16,7 +16,7 @@ type Refusal struct {
 	Code       int
 	MayHaveRun string // of this key's intent, or of this request where no key was looked up: no, unknown, running, yes
 	Retry      string
-	RetryAfter int    // seconds for Retry-After, 0 = none; of Capacity the least
+	RetryAfter int    // seconds for Retry-After and data.retry_after_ms, 0 = none; of Capacity the least
 	Also       string // another specification's name for the same thing
 	Message    string
 	Advice     string // follows the message; %s stands for the tool that tells the state, if there is one
@@ -138,6 +138,11 @@ func (f *Refusal) appendData(dst []byte, operation string) []byte {
 		dst = append(dst, `,"operation":"`...)
 		dst = append(dst, operation...)
 		dst = append(dst, '"')
+	}
+	if f.RetryAfter > 0 {
+		// Most clients show no header to whoever calls.
+		dst = append(dst, `,"retry_after_ms":`...)
+		dst = strconv.AppendInt(dst, int64(f.RetryAfter)*1000, 10)
 	}
 	if f.Also != "" {
 		dst = append(dst, `,"also":["`...)

@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		Anonymous: true,
 		Unlisted:  policy.Tool{Match: "*", Guard: policy.GuardOptional, Window: 10 * time.Minute, TTL: 5 * time.Minute},
 		TTL:       5 * time.Minute, Lease: 15 * time.Second, MaxRequestBytes: 983040,
-		Limits: largeLimits,
+		Limits: largeLimits, Reply: policy.ReplyJSONRPC,
 	}
 	if got := one(t, `{"policies":{"p":{"anonymous":true}}}`); !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)

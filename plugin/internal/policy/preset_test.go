@@ -20,6 +20,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	none := base(policy.NoPreset)
+	none.Reply = policy.ReplyJSONRPC
 	none.Keys, none.Pointers = defaultKeySources, []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"}
 
 	gateway := base(policy.Gateway)

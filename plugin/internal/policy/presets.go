@@ -28,6 +28,8 @@ var presetNames = []string{"gateway", "sep3182", "derived", "forward"}
 func defaults(preset Preset) Policy {
 	p := Policy{
 		Preset: preset, TTL: 5 * time.Minute, MaxRequestBytes: DefaultMaxRequestBytes, Limits: large,
+		// A status but 200 ends the connection of some clients, and reaches others as a text.
+		Reply:    ReplyJSONRPC,
 		Unlisted: Tool{Match: "*", Guard: GuardOptional, Window: 10 * time.Minute},
 	}
 	keys := allKeys
@@ -35,6 +37,7 @@ func defaults(preset Preset) Policy {
 	case Gateway:
 		keys = []string{"header:Idempotency-Key"}
 		p.BindRequestID, p.Session, p.RefuseStray = true, true, true
+		p.Reply = ReplyHTTP
 		p.Limits = Limits{
 			Entries: 256, EntriesPerPrincipal: 64, EntriesPerScope: 32,
 			InFlight: 32, InFlightPerPrincipal: 8, InFlightPerScope: 4,
@@ -42,7 +45,7 @@ func defaults(preset Preset) Policy {
 		}
 	case SEP3182:
 		keys = []string{"json:/params/idempotencyKey"}
-		p.Reply, p.Advertise = ReplyJSONRPC, true
+		p.Advertise = true
 	case Derived:
 		keys = []string{"json:/params/arguments/idempotency_key"}
 		p.Unlisted.Guard, p.Unlisted.ReleaseToolError = GuardDerived, true
