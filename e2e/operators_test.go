@@ -82,6 +82,7 @@ func TestOperatorsSee(t *testing.T) {
 	o.everyOutcome()
 	o.counters()
 	o.gauges()
+	o.exported()
 	o.accessLog()
 	o.sources()
 	o.nothingSecret()
