@@ -85,9 +85,13 @@ func TestConfigurationAsItStands(t *testing.T) {
 	if _, err := callers.New(top); err != nil {
 		t.Fatal(err)
 	}
+	// dynamic/bootstrap.yaml names files beside it.
+	if err := os.Symlink(filepath.Join(root, "envoy"), filepath.Join(top, "envoy")); err != nil {
+		t.Fatal(err)
+	}
 	for name, envoy := range map[string]func() (string, error){"newest": tools.Envoy, "oldest": tools.OldestEnvoy} {
 		binary := must(t, envoy)
-		for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml"} {
+		for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml", "replicas.yaml", "dynamic/bootstrap.yaml"} {
 			t.Run(name+" "+file, func(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), binary, "--mode", "validate", "-c", filepath.Join(root, "envoy", file))
 				cmd.Dir = top

@@ -132,5 +132,10 @@ func startReplicasFront(t *testing.T, replicas []*envoytest.Envoy, replaced ...s
 	if err := process.Await(ctx, child.Listening("127.0.0.1:"+port)); err != nil {
 		t.Fatal(err)
 	}
+	for _, bad := range []string{"[warning]", "[error]", "[critical]", "eprecated"} {
+		if strings.Contains(process.Output(), bad) {
+			t.Errorf("want no remarks, got\n%s", process.Output())
+		}
+	}
 	return "http://127.0.0.1:" + port
 }
