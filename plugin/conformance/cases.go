@@ -100,7 +100,7 @@ type Case struct {
 }
 
 // All is every case that a proxy shows.
-var All = slices.Concat(duplicates, layer, canon, refused, scopes, framing, responses, rounds, streams, holders, changes, limits, lost, settled)
+var All = slices.Concat(duplicates, layer, canon, refused, scopes, framing, responses, rounds, streams, holders, changes, limits, lost, settled, intents)
 
 // Run runs the cases that want accepts, each as a subtest.
 func Run(t *testing.T, f Front, want func(Case) bool) {

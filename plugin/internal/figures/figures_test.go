@@ -22,7 +22,7 @@ var record = flag.Bool("record", false, "write down what is measured instead of 
 
 const file = "testdata/figures.txt"
 
-const config = `{"policies":{"p":{"server":"s","anonymous":true,"tools":[{"match":"charge","guard":"required"},{"match":"read","guard":"off"}]}},"default":"p"}`
+const config = `{"policies":{"p":{"reply":"http","server":"s","anonymous":true,"tools":[{"match":"charge","guard":"required"},{"match":"read","guard":"off"}]}},"default":"p"}`
 
 // cost is what one request of a kind takes.
 type cost struct {

@@ -15,6 +15,7 @@ const (
 	byErrorCode       = "error_code" // one that says, by its code, that nothing ran
 	byToolError       = "tool_error"
 	byInputRequired   = "input_required"
+	byNotDone         = "not_done"
 	byCancelled       = "cancelled"
 	byNoResponse      = "no_response"
 	byMalformed       = "malformed"

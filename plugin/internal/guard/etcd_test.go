@@ -78,7 +78,7 @@ func (r *remote) proxy(config string) (*world, *Guard) {
 	return w, g
 }
 
-const overEtcd = `{"namespace":"ns","store":{"kind":"etcd","cluster":"store","prefix":"/once/"},"policies":{"p":{"server":"srv","anonymous":true,"strip":true,
+const overEtcd = `{"namespace":"ns","store":{"kind":"etcd","cluster":"store","prefix":"/once/"},"policies":{"p":{"reply":"http","server":"srv","anonymous":true,"strip":true,
 	"limits":{"in_flight":2,"in_flight_per_scope":2,"in_flight_per_principal":2}}},"default":"p"}`
 
 // A call at one proxy, and its repeats at another, over one etcd: held until it answers, and then as with the ledger at hand.

@@ -164,6 +164,33 @@ func TestForward(t *testing.T) {
 	ask(`{"a":1}`).wantSent()
 }
 
+// F5: a first step that only asks for a confirmation frees the key, the confirmed call runs
+// under it, is lost, goes again, and is then replayed, also to a late first step.
+func TestConfirmFirst(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("forward", `,"tools":[{"match":"charge","exclude":["/confirmed"],"not_done":[{"pointer":"/structuredContent/status","equals":"confirmation_required"}]}]`))
+	ask := func(args string) *exchange { return w.send(g, toolCall("1", args), user, "ada") }
+	const first, second = `{"idempotency_key":"k","a":1}`, `{"idempotency_key":"k","a":1,"confirmed":true}`
+	for _, wrong := range []string{"false", "true"} { // a tool error may say so too
+		ask(first).answer(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"isError":`+wrong+`,"structuredContent":{"status":"confirmation_required"}}}`)
+	}
+	if n := w.count("callonce_settled_total", "how=.=released"); n != 2 {
+		t.Errorf("%d first steps freed their key, expected 2", n)
+	}
+	lost := ask(second)
+	lost.wantSent()
+	lost.stream.Done()
+	again := ask(second)
+	again.wantSent()
+	again.answer(200, "application/json", okResult)
+	ask(second).wantReplayed(okResult)
+	ask(first).wantReplayed(okResult)
+	// A handle of a task is no such result, whatever it says: what it began goes on.
+	task := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","structuredContent":{"status":"confirmation_required"}}}`
+	ask(`{"idempotency_key":"task"}`).answer(200, "application/json", task)
+	ask(`{"idempotency_key":"task"}`).wantRefused(200, "idempotency_response_not_replayable")
+}
+
 // Where headers are gone, a key that must travel in one cannot: the call is refused,
 // for good.
 func TestForwardWithoutHeldHeaders(t *testing.T) {

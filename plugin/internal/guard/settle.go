@@ -53,6 +53,10 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 			s.state(stateResult, id)
 		}
 	}
+	if s.notDone(a, message) {
+		s.noteFreed(freedForALeg, byNotDone)
+		return
+	}
 	if s.released(a) {
 		s.frees(a)
 		return
@@ -68,20 +72,22 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 
 // frees notes what will free the key at the answer's end.
 func (s *Stream) frees(a mcp.Answer) {
-	by := freedByError
 	switch {
 	case a == mcp.InputRequired:
-		by = freedForALeg
+		s.noteFreed(freedForALeg, byInputRequired)
 	case a == mcp.Unnamed && !s.released(a):
-		by = notFreed
 	case a == mcp.Unnamed:
-		by = freedUnnamed
+		s.noteFreed(freedUnnamed, byErrorCode)
+	case a == mcp.Failed:
+		s.noteFreed(freedByError, byErrorCode)
+	default:
+		s.noteFreed(freedByError, answerCauses[a])
 	}
+}
+
+func (s *Stream) noteFreed(by freed, cause string) {
 	if by > s.reply.freed {
-		s.reply.freed, s.reply.freedBy = by, answerCauses[a]
-		if a == mcp.Failed || a == mcp.Unnamed {
-			s.reply.freedBy = byErrorCode
-		}
+		s.reply.freed, s.reply.freedBy = by, cause
 	}
 }
 
@@ -95,6 +101,13 @@ func (s *Stream) released(a mcp.Answer) bool {
 		return s.policy.ReleasedError(s.call.tool, s.g.response.Code)
 	}
 	return false
+}
+
+// notDone reports whether a result says, by the configuration, that the tool has not done
+// what it was called for, as one that asks for a confirmation first. A task's handle never
+// does: what it began goes on.
+func (s *Stream) notDone(a mcp.Answer, message []byte) bool {
+	return (a == mcp.Result || a == mcp.ToolError) && s.g.response.Shows(message, s.call.tool.NotDone)
 }
 
 // atEnd settles an answer that has passed whole and has not settled itself.

@@ -203,6 +203,7 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 			t.ReleaseToolError = i == 1
 		}},
 		{"released_errors", func(n canonical.Node, at string) { t.ReleasedErrors = r.codes(n, at) }},
+		{"not_done", func(n canonical.Node, at string) { t.NotDone = r.signs(n, at) }},
 		{"ttl", func(n canonical.Node, at string) { r.duration(n, at, time.Second, 24*time.Hour, &t.TTL) }},
 		{"result_id", func(n canonical.Node, at string) { r.pointer(n, at, &t.ResultID) }},
 	})
@@ -219,6 +220,35 @@ func (r *reader) codes(n canonical.Node, at string) (out []int) {
 		if r.integer(n, at, math.MinInt32, math.MaxInt32, &code) {
 			out = append(out, code)
 		}
+	})
+	return out
+}
+
+const expectSignValue = "a string, a number, true, false or null"
+
+// signs reads a list of {"pointer", "equals"}.
+func (r *reader) signs(n canonical.Node, at string) (out []mcp.Sign) {
+	r.each(n, at, func(n canonical.Node, at string) {
+		var sign mcp.Sign
+		r.members(n, at, []member{
+			{"pointer", func(n canonical.Node, at string) { r.pointer(n, at, &sign.Pointer) }},
+			{"equals", func(n canonical.Node, at string) {
+				if k := r.doc.Kind(n); k == canonical.Object || k == canonical.Array || r.doc.Lone(n) >= 0 {
+					r.wrong(n, at, expectSignValue)
+					return
+				}
+				sign.Equals = r.doc.Append(nil, n)
+			}},
+		})
+		if r.doc.Kind(n) == canonical.Object {
+			if r.doc.Member(n, "pointer") == canonical.NoNode {
+				r.mistake(at+"/pointer", "nothing", expectPointer)
+			}
+			if r.doc.Member(n, "equals") == canonical.NoNode {
+				r.mistake(at+"/equals", "nothing", expectSignValue)
+			}
+		}
+		out = append(out, sign)
 	})
 	return out
 }

@@ -109,7 +109,7 @@ const every = `{
 			"on_store_error": "forward",
 			"tools": [
 				{"match": "get_*", "guard": "off"},
-				{"match": "charge", "guard": "required", "status_tool": "get_charge", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "released_errors": [-32000], "result_id": "/structuredContent/charge_id"},
+				{"match": "charge", "guard": "required", "status_tool": "get_charge", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "released_errors": [-32000], "not_done": [{"pointer": "/structuredContent/status", "equals": "confirm\u0020first"}, {"equals": 1.0, "pointer": "/n"}], "result_id": "/structuredContent/charge_id"},
 				{"match": "send_*", "guard": "derived", "window": "90s", "exclude": ["/sent_at", "/a~1b/0"], "round": {"/b": 60, "/a": 31536000, "/c/0": 1}},
 				{"match": "*", "guard": "optional"}
 			],
@@ -142,6 +142,7 @@ func TestEveryMember(t *testing.T) {
 	}
 	charge, send := tool("charge", policy.GuardRequired), tool("send_*", policy.GuardDerived)
 	charge.ReleasedErrors = []int{-32000}
+	charge.NotDone = []mcp.Sign{{Pointer: "/structuredContent/status", Equals: []byte(`"confirm first"`)}, {Pointer: "/n", Equals: []byte("1")}}
 	charge.StatusTool, charge.TTL, charge.RetryUnknown, charge.ReleaseToolError, charge.ResultID = "get_charge", time.Hour, true, true, "/structuredContent/charge_id"
 	send.Window, send.Exclude = 90*time.Second, []string{"/sent_at", "/a~1b/0"}
 	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}

@@ -135,10 +135,11 @@ type Tool struct {
 	Exclude          []string // JSON Pointers into arguments
 	Round            []mcp.Round
 	StatusTool       string
-	RetryUnknown     bool   // a repeat may take over a call whose outcome is unknown
-	ReleaseToolError bool   // an isError result frees the key
-	ReleasedErrors   []int  // further ones than the policy's
-	ResultID         string // JSON Pointer into the result, "" = none
+	RetryUnknown     bool       // a repeat may take over a call whose outcome is unknown
+	ReleaseToolError bool       // an isError result frees the key
+	ReleasedErrors   []int      // further ones than the policy's
+	NotDone          []mcp.Sign // of results that free the key: the tool has not done it yet
+	ResultID         string     // JSON Pointer into the result, "" = none
 }
 
 // KeySource is where a key may stand: exactly one member is set.

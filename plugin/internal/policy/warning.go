@@ -77,7 +77,7 @@ func (r *reader) warnIdle(entry canonical.Node, at string, p *Policy, t *Tool) {
 		}
 		return
 	}
-	idle := []string{"window", "on_unknown", "on_tool_error", "released_errors", "ttl", "result_id"}
+	idle := []string{"window", "on_unknown", "on_tool_error", "released_errors", "not_done", "ttl", "result_id"}
 	if !p.LogUnkeyed { // else they shape the arguments_hash of the log
 		idle = append(idle, "exclude", "round")
 	}
