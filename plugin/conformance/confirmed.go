@@ -11,6 +11,7 @@ import (
 // What the designs ask for that needs a server which plays along.
 var intents = []Case{
 	{71, "confirm-first,-then-run", true, confirmFirst},
+	{72, "one-path-in-many-spellings", true, spellingsOfAPath},
 }
 
 // confirming is a server whose tool charges only when it is told so, by an argument: the
@@ -52,81 +53,82 @@ func (c *confirming) answer(w http.ResponseWriter, s seen) {
 // confirmed call runs, its answer is lost, and it is sent again. Whether the flag counts
 // as a part of the call makes no difference but for a late repeat of the first step.
 func confirmFirst(t *testing.T, f Front) {
-	const notDone = `"not_done":[{"pointer":"/structuredContent/status","equals":"confirmation_required"}]`
-	for name, setup := range map[string]struct {
-		policy, tool string
-		lost, late   string // what the re-sent confirmation and the late first step get
+	const (
+		asked    = `"principal":["header:x-user"],"tools":[{"match":"charge","not_done":[{"pointer":"/structuredContent/status","equals":"confirmation_required"}]`
+		inBody   = `"keys":["json:/params/arguments/idempotency_key"],"strip":true,`
+		excluded = `,"exclude":["/confirmed"]}]`
+		config   = `{"namespace":"cases","policies":{
+			"forward":{"server":"forward","preset":"forward",` + asked + excluded + `},
+			"refused":{"server":"refused",` + inBody + asked + excluded + `},
+			"bound":{"server":"bound",` + inBody + asked + `}]},
+			"kept":{"server":"kept",` + inBody + asked + `}]}},
+			"routes":{"refused":"refused","bound":"bound","kept":"kept"},"default":"forward"}`
+	)
+	servers := map[string]*confirming{}
+	for _, of := range []string{"forward", "refused", "bound", "kept"} {
+		servers[of] = &confirming{byKey: map[string]int{}, lose: 1}
+	}
+	servers["kept"].lose = 0
+	u := newUpstream(t, func(w http.ResponseWriter, s seen) { servers[s.Header.Get("X-Story")].answer(w, s) })
+	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Routes: []Route{{When: "refused"}, {When: "bound"}, {When: "kept"}}})
+	c := newClient(t, p)
+	for _, story := range []struct {
+		of           string
+		again, third string // what the confirmed call gets that is sent again, and again
+		late         string // what a late first step gets
 		runs         int    // tools/call that reach the server in all
 	}{
 		// The server deduplicates by the key that goes on, so the lost call may go again.
-		"forward": {`"preset":"forward"`, `,"exclude":["/confirmed"]`, "first", "replay", 4},
-		"refused": {`"keys":["json:/params/arguments/idempotency_key"],"strip":true`, `,"exclude":["/confirmed"]`, unknownOutcome, unknownOutcome, 3},
-		"bound":   {`"keys":["json:/params/arguments/idempotency_key"],"strip":true`, ``, unknownOutcome, "idempotency_key_conflict", 3},
+		{"forward", "first", "replay", "replay", 4},
+		{"refused", unknownOutcome, unknownOutcome, unknownOutcome, 3},
+		{"bound", unknownOutcome, unknownOutcome, "idempotency_key_conflict", 3},
+		// The answer reaches the proxy: whoever did not get it does now.
+		{"kept", "replay", "replay", "idempotency_key_conflict", 3},
 	} {
-		t.Run(name, func(t *testing.T) {
-			server := &confirming{byKey: map[string]int{}, lose: 1}
-			config := `{"namespace":"cases","policies":{"p":{` + setup.policy + `,"server":"s","principal":["header:x-user"],
-				"tools":[{"match":"charge",` + notDone + setup.tool + `}]}},"default":"p"}`
-			c, u, _ := serveWith(t, f, config, server.answer)
-			step := func(id string, confirmed bool) reply {
-				flag := ""
-				if confirmed {
-					flag = `,"confirmed":true`
-				}
-				return c.call(id, "charge", `{"idempotency_key":"k","cents":5`+flag+`}`, "", "X-User", "ada")
+		before, server := u.Runs(), servers[story.of]
+		step := func(id string, confirmed bool) reply {
+			flag := ""
+			if confirmed {
+				flag = `,"confirmed":true`
 			}
-			got := func(what string, r reply, want string) {
-				t.Helper()
-				switch {
-				case want == "first":
-					wantFirst(t, r)
-				case want == "replay":
-					wantReplay(t, r)
-				case !strings.Contains(r.Body, want):
-					t.Fatalf("%s: expected %s, found %d %s", what, want, r.Status, r.Body)
-				}
-			}
-			for id := range 2 { // asked twice: nothing was done, so the tool asks again
-				r := step(fmt.Sprint(id), false)
-				wantFirst(t, r)
-				if !strings.Contains(r.Body, "confirm first") {
-					t.Fatalf("the first step: %s", r.Body)
-				}
-			}
-			if r := step("10", true); r.Err == nil && r.Status == 200 {
-				t.Fatalf("the confirmation was to be lost: %s", r.Body)
-			}
-			if server.charges != 1 {
-				t.Fatalf("the confirmed call charged %d times, expected 1", server.charges)
-			}
-			again := step("11", true)
-			got("the confirmation, sent again", again, setup.lost)
-			if setup.lost == "first" {
-				wantReplay(t, step("12", true))
-			}
-			got("a late first step", step("13", false), setup.late)
-			if server.charges != 1 {
-				t.Errorf("charged %d times, expected 1", server.charges)
-			}
-			wantRuns(t, u, setup.runs)
-		})
-	}
-	// The answer reached the proxy, and not its client: the repeat gets it.
-	server := &confirming{byKey: map[string]int{}}
-	config := strings.Replace(plain, `"server":"s"`, `"server":"s","tools":[{"match":"charge",`+notDone+`}]`, 1)
-	c, u, _ := serveWith(t, f, config, server.answer)
-	wantFirst(t, c.call("1", "charge", `{}`, "k"))
-	done := c.call("2", "charge", `{"confirmed":true}`, "k")
-	wantFirst(t, done)
-	for range 2 {
-		r := c.call("2", "charge", `{"confirmed":true}`, "k")
-		wantReplay(t, r)
-		if r.Body != done.Body {
-			t.Errorf("expected %s, found %s", done.Body, r.Body)
+			return c.call(id, "charge", `{"idempotency_key":"k","cents":5`+flag+`}`, "", "X-User", "ada", "X-Route", story.of, "X-Story", story.of)
 		}
-	}
-	wantRuns(t, u, 2)
-	if server.charges != 1 {
-		t.Errorf("charged %d times, expected 1", server.charges)
+		got := func(what string, r reply, want string) {
+			t.Helper()
+			switch {
+			case want == "first":
+				wantFirst(t, r)
+			case want == "replay":
+				wantReplay(t, r)
+			case !strings.Contains(r.Body, want):
+				t.Fatalf("%s: %s: expected %s, found %d %v %s", story.of, what, want, r.Status, r.Err, r.Body)
+			}
+			if (want == "first" || want == "replay") && !strings.Contains(r.Body, `"charge":1}`) {
+				t.Fatalf("%s: %s: expected the first charge, found %s", story.of, what, r.Body)
+			}
+		}
+		for id := range 2 { // asked twice: nothing was done, so the tool asks again
+			r := step(fmt.Sprint(id), false)
+			if wantFirst(t, r); !strings.Contains(r.Body, "confirm first") {
+				t.Fatalf("%s: the first step: %s", story.of, r.Body)
+			}
+		}
+		if r := step("10", true); story.of == "kept" {
+			got("the confirmed call", r, "first")
+		} else if r.Err == nil && r.Status == 200 {
+			t.Fatalf("%s: the answer was to be lost: %s", story.of, r.Body)
+		}
+		if server.charges != 1 {
+			t.Fatalf("%s: the confirmed call charged %d times, expected 1", story.of, server.charges)
+		}
+		got("the confirmed call, sent again", step("11", true), story.again)
+		got("and again", step("12", true), story.third)
+		got("a late first step", step("13", false), story.late)
+		if server.charges != 1 {
+			t.Errorf("%s: charged %d times, expected 1", story.of, server.charges)
+		}
+		if n := u.Runs() - before; n != story.runs {
+			t.Errorf("%s: the server was called %d times, expected %d", story.of, n, story.runs)
+		}
 	}
 }

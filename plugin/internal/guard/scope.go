@@ -43,7 +43,7 @@ func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
 	}
 	server := len(t)
 	t = append(t, ',')
-	t = canonical.AppendString(t, []byte(s.head.path))
+	t = canonical.AppendString(t, []byte(pathOf(s.head.path, s.policy.Path)))
 	t = append(t, ',')
 	start := len(t)
 	t, refusal, detail = s.appendIdentity(t)

@@ -32,6 +32,10 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			})
 		}},
 		{"session", func(n canonical.Node, at string) { r.flag(n, at, &p.Session) }},
+		{"path", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, pathWords...)
+			p.Path = Path(i)
+		}},
 		{"key_per_tool", func(n canonical.Node, at string) { r.flag(n, at, &p.KeyPerTool) }},
 		{"bind_request_id", func(n canonical.Node, at string) { r.flag(n, at, &p.BindRequestID) }},
 		{"strip", func(n canonical.Node, at string) { r.flag(n, at, &p.Strip) }},

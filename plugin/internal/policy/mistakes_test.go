@@ -14,7 +14,7 @@ const (
 	topMembers = "one of namespace, store, policies, routes, default"
 	aCookie    = "the name of a cookie, or a glob of 1 to 128 characters with a letter or digit in it"
 
-	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
+	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
 	toolMembers   = "one of match, guard, window, exclude, round, status_tool, on_unknown, on_tool_error, released_errors, not_done, ttl, result_id"
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
@@ -151,6 +151,7 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"scope":["peer:uri_san"]`), "/policies/p/scope/0", `"peer:uri_san"`, aScope},
 	{policyWith(`"scope":["header:a","header:"]`), "/policies/p/scope/1", `"header:"`, aScope},
 	{policyWith(`"scope":[["header:a"]]`), "/policies/p/scope/0", "a list", aScope},
+	{policyWith(`"path":"raw"`), "/policies/p/path", `"raw"`, `"normalized", "exact", "ignore"`},
 	{policyWith(`"session":null`), "/policies/p/session", "null", aBoolean},
 	{policyWith(`"key_per_tool":0`), "/policies/p/key_per_tool", "0", aBoolean},
 	{policyWith(`"bind_request_id":[]`), "/policies/p/bind_request_id", "a list", aBoolean},

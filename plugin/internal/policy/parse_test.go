@@ -94,6 +94,7 @@ const every = `{
 			"anonymous": true,
 			"scope": ["header:X-Tenant-Id", "metadata:f/tenant"],
 			"session": false,
+			"path": "ignore",
 			"key_per_tool": true,
 			"bind_request_id": false,
 			"strip": true,
@@ -153,6 +154,7 @@ func TestEveryMember(t *testing.T) {
 		Pointers:   []string{"/arguments/meta/idempotency-key", "/_meta/a~1b~0c"},
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},
+		Path:       policy.PathIgnored,
 		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true,
 		Dropped:   []string{"idempotency-key", "x-idempotency-key", "x-key"},
 		Tools:     []policy.Tool{tool("get_*", policy.GuardOff), charge, send, tool("*", policy.GuardOptional)},
@@ -232,7 +234,7 @@ func TestBounds(t *testing.T) {
 		`"tools":[]`, `"tools":[{"match":"` + long + `","status_tool":"` + long + `","window":"1s"},{"match":"*","window":"24h","exclude":["/"]}]`,
 		`"keys":["json:/params/"]`, `"keys":["header:!#$%&'*+-.^_` + "`" + `|~09azAZ"]`,
 		`"scope":[]`, `"principal":[]`,
-		`"stray_key":"ignore"`, `"session":false`, `"mode":"enforce"`, `"marker":"none"`, `"reply":"http"`, `"on_store_error":"refuse"`,
+		`"stray_key":"ignore"`, `"session":false`, `"path":"normalized"`, `"mode":"enforce"`, `"marker":"none"`, `"reply":"http"`, `"on_store_error":"refuse"`,
 		`"advertise":true,"strip":true`, `"advertise":true,"keys":["header:a","json:/params/arguments/a/b"]`,
 	} {
 		parse(t, policyWith(members))

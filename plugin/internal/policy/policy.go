@@ -65,6 +65,7 @@ type Policy struct {
 	Anonymous bool
 	Scope     []Source
 	Session   bool
+	Path      Path
 
 	IgnoreCookies []string // names or globs, beside those that steer anyway
 
@@ -92,6 +93,21 @@ type Policy struct {
 	MaxRequestBytes int
 	Limits          Limits
 }
+
+// Path says how a request's path counts in the scope of keys.
+type Path uint8
+
+const (
+	// PathNormalized tells apart what a server tells apart: spellings of one path are one.
+	PathNormalized Path = iota
+	// PathExact takes the path as it came, without its query.
+	PathExact
+	// PathIgnored leaves it out.
+	PathIgnored
+)
+
+// pathWords are the values of Path as a configuration writes them.
+var pathWords = []string{PathNormalized: "normalized", PathExact: "exact", PathIgnored: "ignore"}
 
 // Preset names one of the designs that a policy's defaults may follow.
 type Preset uint8
