@@ -27,6 +27,7 @@ var all = []scenario{
 	{"carol", "The key is used again for another charge", reused},
 	{"dave", "A repeat while the call still runs", early},
 	{"erin", "The client gives up and tries again with the same key", gaveUp},
+	{"frank", "An answer is lost on the way (preset sep3182, the key in an argument)", lostAnswers},
 }
 
 func noKey(ctx context.Context, p *Player, name string) {

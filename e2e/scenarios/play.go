@@ -24,6 +24,9 @@ import (
 type Player struct {
 	// URL is the proxy's root, "http://host:port".
 	URL string
+	// SEP3182 is the root of another proxy before the same server, under the preset sep3182
+	// (testdata/sep3182.json).
+	SEP3182 string
 	// Book is the book of the payments server behind the proxy.
 	Book *payments.Book
 	// Out takes the transcript.

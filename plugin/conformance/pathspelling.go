@@ -6,18 +6,19 @@ import (
 	"testing"
 )
 
-// spellingsOfAPath sends one key to paths that are spelled in many ways. A proxy that
-// normalises paths by itself may merge more of them; none may merge fewer.
+// spellingsOfAPath sends one key to paths that are spelled in many ways. Where the filter
+// takes them as they come, a proxy that normalises paths may have merged them ahead of it,
+// but for a slash at the end.
 func spellingsOfAPath(t *testing.T, f Front) {
 	same := []string{"/t/a/mcp", "/t/a/mcp/", "//t/a//mcp", "/t/./a/mcp", "/t/b/../a/mcp", "/t/%61/mcp"}
-	apart := []string{"/t/b/mcp", "/t/A/mcp", "/t/a%2Fmcp"}
+	apart := []string{"/t/b/mcp", "/t/A/mcp"}
 	policies := map[string]struct {
-		member string
-		runs   int
+		member      string
+		least, most int // how often one key runs
 	}{
-		"normalized": {``, 1 + len(apart)},
-		"exact":      {`,"path":"exact"`, len(same) + len(apart)},
-		"ignore":     {`,"path":"ignore"`, 1},
+		"normalized": {``, 1 + len(apart), 1 + len(apart)},
+		"exact":      {`,"path":"exact"`, 2 + len(apart), len(same) + len(apart)},
+		"ignore":     {`,"path":"ignore"`, 1, 1},
 	}
 	config := `"default":"normalized"`
 	for name, policy := range policies {
@@ -37,8 +38,8 @@ func spellingsOfAPath(t *testing.T, f Front) {
 				}
 			}
 		}
-		if n := u.Runs() - before; n != policy.runs {
-			t.Errorf("%s: one key at all paths ran %d times, expected %d", name, n, policy.runs)
+		if n := u.Runs() - before; n < policy.least || n > policy.most {
+			t.Errorf("%s: one key at all paths ran %d times, expected %d to %d", name, n, policy.least, policy.most)
 		}
 	}
 }

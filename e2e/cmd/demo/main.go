@@ -11,11 +11,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/callonce/callonce/e2e/hostsimcmd"
 	"github.com/callonce/callonce/e2e/payments"
 	"github.com/callonce/callonce/e2e/scenarios"
+	"github.com/callonce/callonce/e2e/tools"
 )
 
 const usage = `demo: plays repeats, reused keys and timeouts through the filter, and counts the charges at the server
@@ -87,9 +89,20 @@ func playAnswer(ctx context.Context, opts hostsimcmd.Options, answer string, ver
 		return err
 	}
 	defer proxy.Stop()
+	// One hostsim has one policy, so the scene under a preset has a proxy of its own.
+	root, err := tools.Root()
+	if err != nil {
+		return err
+	}
+	opts.Config = filepath.Join(root, "e2e", "testdata", "sep3182.json")
+	sep3182, err := hostsimcmd.Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer sep3182.Stop()
 	starting.started()
 	fmt.Fprintf(stdout, "\n=== A payments server that answers with %s, behind the filter (%d workers)\n",
 		map[string]string{"sse": "a stream of events", "json": "JSON"}[answer], opts.Workers)
-	player := &scenarios.Player{URL: proxy.URL(), Book: server.Book, Out: stdout}
+	player := &scenarios.Player{URL: proxy.URL(), SEP3182: sep3182.URL(), Book: server.Book, Out: stdout}
 	return player.Play(ctx)
 }

@@ -42,6 +42,7 @@ var defaultKeySources = []policy.KeySource{
 	{Pointer: "/idempotencyKey"},
 	{Pointer: "/_meta/callonce.dev~1idempotency-key"},
 	{Pointer: "/arguments/idempotency_key"},
+	{Pointer: "/arguments/idempotencyKey"},
 }
 
 var largeLimits = policy.Limits{
@@ -55,7 +56,7 @@ func TestDefaults(t *testing.T) {
 	want := &policy.Policy{
 		Name:      "p",
 		Keys:      defaultKeySources,
-		Pointers:  []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"},
+		Pointers:  []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key", "/arguments/idempotencyKey"},
 		Anonymous: true,
 		Unlisted:  policy.Tool{Match: "*", Guard: policy.GuardOptional, Window: 10 * time.Minute, TTL: 5 * time.Minute},
 		TTL:       5 * time.Minute, Lease: 15 * time.Second, MaxRequestBytes: 983040,

@@ -21,7 +21,7 @@ func TestPresets(t *testing.T) {
 	}
 	none := base(policy.NoPreset)
 	none.Reply = policy.ReplyJSONRPC
-	none.Keys, none.Pointers = defaultKeySources, []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"}
+	none.Keys, none.Pointers = defaultKeySources, []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key", "/arguments/idempotencyKey"}
 
 	gateway := base(policy.Gateway)
 	gateway.Keys, gateway.HeaderKeysOnly = []policy.KeySource{{Header: "idempotency-key"}}, true
@@ -32,8 +32,10 @@ func TestPresets(t *testing.T) {
 	}
 
 	sep3182 := base(policy.SEP3182)
-	sep3182.Keys, sep3182.Pointers = []policy.KeySource{{Pointer: "/idempotencyKey"}}, []string{"/idempotencyKey"}
-	sep3182.Reply, sep3182.Advertise = policy.ReplyJSONRPC, true
+	sep3182.Keys = []policy.KeySource{{Pointer: "/idempotencyKey"}, {Pointer: "/arguments/idempotencyKey"}}
+	sep3182.Pointers = []string{"/idempotencyKey", "/arguments/idempotencyKey"}
+	sep3182.Strip, sep3182.Reply, sep3182.Advertise = true, policy.ReplyJSONRPC, true
+	sep3182.Dropped = []string{"idempotency-key", "x-idempotency-key"}
 
 	derived := base(policy.Derived)
 	derived.Keys, derived.KeyPerTool, derived.Strip, derived.Advertise = argument, true, true, true

@@ -13,6 +13,7 @@ var (
 		"json:/params/idempotencyKey",
 		"json:/params/_meta/callonce.dev~1idempotency-key",
 		"json:/params/arguments/idempotency_key",
+		"json:/params/arguments/idempotencyKey",
 	}
 	large = Limits{
 		Entries: 16384, EntriesPerPrincipal: 8192, EntriesPerScope: 8192,
@@ -44,8 +45,10 @@ func defaults(preset Preset) Policy {
 			TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
 		}
 	case SEP3182:
-		keys = []string{"json:/params/idempotencyKey"}
-		p.Advertise = true
+		// All that some clients can send is an argument. A server that does not know it must
+		// not get it, so it is cut out.
+		keys = []string{"json:/params/idempotencyKey", "json:/params/arguments/idempotencyKey"}
+		p.Strip, p.Advertise = true, true
 	case Derived:
 		keys = []string{"json:/params/arguments/idempotency_key"}
 		p.Unlisted.Guard, p.Unlisted.ReleaseToolError = GuardDerived, true
