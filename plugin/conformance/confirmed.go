@@ -13,6 +13,7 @@ var intents = []Case{
 	{71, "confirm-first,-then-run", true, confirmFirst},
 	{72, "one-path-in-many-spellings", true, spellingsOfAPath},
 	{73, "the-key-in-an-argument", true, keyInAnArgument},
+	{74, "the-key-goes-on-in-the-body", true, keyInTheBody},
 }
 
 // confirming is a server whose tool charges only when it is told so, by an argument: the

@@ -23,8 +23,8 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.keylessCall(r, body)
 	case key == nil && guard == policy.GuardRequired:
 		return s.callLacksKey(r)
-	case key == nil && s.policy.ForwardKey != "" && s.keyTakenAhead():
-		// The header must go on with the key that it has, and not with a derived one.
+	case key == nil && s.policy.Forwards() && s.keyTakenAhead():
+		// The call must go on with the key that it has, and not with a derived one.
 		return s.guardedAhead()
 	}
 	return s.identify(r, body, key)
@@ -67,7 +67,9 @@ func (s *Stream) identify(r *mcp.Request, body, key []byte) Action {
 	id := s.storedID(r, scope, key, fingerprint)
 	s.call.operation = hex16(id[:8])
 	s.publish(r, scope, fingerprint)
-	s.prepare(r, body, key, &id)
+	if defect := s.prepare(r, body, key, &id); defect != "" {
+		return s.refuse(&mcp.Unsupported, defect)
+	}
 	return s.claim(s.intent(r, scope, id, fingerprint, key == nil))
 }
 

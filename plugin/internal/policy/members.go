@@ -42,12 +42,21 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		{"advertise", func(n canonical.Node, at string) { r.flag(n, at, &p.Advertise) }},
 		{"log_unkeyed", func(n canonical.Node, at string) { r.flag(n, at, &p.LogUnkeyed) }},
 		{"forward_key", func(n canonical.Node, at string) {
-			if !r.text(n, at, expectHeader, 1, 128, &p.ForwardKey) {
+			var to string
+			if !r.text(n, at, expectForward, 1, 1024, &to) {
 				return
 			}
-			switch p.ForwardKey = strings.ToLower(p.ForwardKey); {
-			case !isHeaderName(p.ForwardKey):
-				r.wrong(n, at, expectHeader)
+			p.ForwardKey, p.ForwardPlace = "", mcp.Place{}
+			if strings.HasPrefix(to, "json:") {
+				var ok bool
+				if p.ForwardPlace, ok = parsePlace(to); !ok {
+					r.wrong(n, at, expectForward)
+				}
+				return
+			}
+			switch p.ForwardKey = strings.ToLower(to); {
+			case !isHeaderName(p.ForwardKey) || len(to) > 128:
+				r.wrong(n, at, expectForward)
 			case isTaken(p.ForwardKey):
 				r.wrong(n, at, expectFreeHeader)
 			}
@@ -126,7 +135,7 @@ func (p *Policy) finish() {
 		}
 	}
 	p.HeaderKeysOnly = len(p.Pointers) == 0
-	if p.Strip || p.ForwardKey != "" {
+	if p.Strip || p.Forwards() {
 		p.drop(resending...)
 		for _, k := range p.Keys {
 			p.drop(k.Header)

@@ -19,6 +19,7 @@ const (
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
 	aDuration     = `a duration from "1s" to "24h", such as "5m"`
+	aForward      = `the name of a header, "json:/params/arguments/<name>" or "json:/params/_meta/<name>"`
 	aFreeHeader   = "the name of a header that neither the proxy nor the protocol uses"
 	aLease        = `a duration from "2s" to "10m", such as "5m"`
 	aKeySource    = `"header:<name>" or "json:<pointer under /params>"`
@@ -181,10 +182,19 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"ignore_cookies":["__*"]`), "/policies/p/ignore_cookies/0", `"__*"`, aCookie},
 	{policyWith(`"ignore_cookies":["a b"]`), "/policies/p/ignore_cookies/0", `"a b"`, aCookie},
 	{policyWith(`"ignore_cookies":["a=b"]`), "/policies/p/ignore_cookies/0", `"a=b"`, aCookie},
-	{policyWith(`"forward_key":""`), "/policies/p/forward_key", `""`, "the name of a header"},
-	{policyWith(`"forward_key":true`), "/policies/p/forward_key", "true", "the name of a header"},
-	{policyWith(`"forward_key":"X Key"`), "/policies/p/forward_key", `"X Key"`, "the name of a header"},
-	{policyWith(`"forward_key":":path"`), "/policies/p/forward_key", `":path"`, "the name of a header"},
+	{policyWith(`"forward_key":""`), "/policies/p/forward_key", `""`, aForward},
+	{policyWith(`"forward_key":true`), "/policies/p/forward_key", "true", aForward},
+	{policyWith(`"forward_key":"X Key"`), "/policies/p/forward_key", `"X Key"`, aForward},
+	{policyWith(`"forward_key":":path"`), "/policies/p/forward_key", `":path"`, aForward},
+	{policyWith(`"forward_key":"json:"`), "/policies/p/forward_key", `"json:"`, aForward},
+	{policyWith(`"forward_key":"json:/params/name"`), "/policies/p/forward_key", `"json:/params/name"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments"`), "/policies/p/forward_key", `"json:/params/arguments"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments/"`), "/policies/p/forward_key", `"json:/params/arguments/"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments/a/b"`), "/policies/p/forward_key", `"json:/params/arguments/a/b"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments/a~2"`), "/policies/p/forward_key", `"json:/params/arguments/a~2"`, aForward},
+	{policyWith(`"forward_key":"json:/arguments/a"`), "/policies/p/forward_key", `"json:/arguments/a"`, aForward},
+	{policyWith(`"forward_key":"json:/params/_meta/progressToken"`), "/policies/p/forward_key", `"json:/params/_meta/progressToken"`, aForward},
+	{policyWith(`"forward_key":"json:/params/_meta/io.modelcontextprotocol~1x"`), "/policies/p/forward_key", `"json:/params/_meta/io.modelcontextprotocol~1x"`, aForward},
 	{policyWith(`"forward_key":"X-Envoy-Max-Retries"`), "/policies/p/forward_key", `"X-Envoy-Max-Retries"`, aFreeHeader},
 	{policyWith(`"forward_key":"Content-Length"`), "/policies/p/forward_key", `"Content-Length"`, aFreeHeader},
 	{policyWith(`"forward_key":"host"`), "/policies/p/forward_key", `"host"`, aFreeHeader},

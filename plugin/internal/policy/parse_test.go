@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,26 @@ const every = `{
 	"routes": {"mcp-payments": "payments", "mcp-*": "a", "mcp-off": "off"},
 	"default": "a"
 }`
+
+// forward_key names a header, or a member directly in arguments or _meta.
+func TestForwardPlaces(t *testing.T) {
+	for text, want := range map[string]policy.Policy{
+		`X-Key`:                                {ForwardKey: "x-key"},
+		`json:/params/arguments/request_id`:    {ForwardPlace: mcp.Place{Parent: "arguments", Name: "request_id"}},
+		`json:/params/_meta/example.com~1a~0b`: {ForwardPlace: mcp.Place{Parent: "_meta", Name: "example.com/a~b"}},
+		`json:/params/arguments/progressToken`: {ForwardPlace: mcp.Place{Parent: "arguments", Name: "progressToken"}},
+	} {
+		for _, preset := range []string{"", `"preset":"forward",`} { // which has a header of its own
+			p := one(t, `{"policies":{"p":{`+preset+`"anonymous":true,"forward_key":"`+text+`"}}}`)
+			if p.ForwardKey != want.ForwardKey || p.ForwardPlace != want.ForwardPlace || !p.Forwards() || p.EditsBodies() != (p.Strip || p.ForwardPlace.Name != "") {
+				t.Errorf("%s: found %q and %+v", text, p.ForwardKey, p.ForwardPlace)
+			}
+			if !slices.Contains(p.Dropped, "idempotency-key") || !slices.Contains(p.Dropped, "x-idempotency-key") {
+				t.Errorf("%s: a header goes on that makes a gateway repeat: dropped are %v", text, p.Dropped)
+			}
+		}
+	}
+}
 
 func TestEveryMember(t *testing.T) {
 	c := parse(t, every)

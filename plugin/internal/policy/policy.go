@@ -72,8 +72,9 @@ type Policy struct {
 	KeyPerTool    bool
 	BindRequestID bool
 	Strip         bool
-	ForwardKey    string   // header, lower case; "" = none
-	Dropped       []string // headers, lower case, that do not go on with a guarded call
+	ForwardKey    string    // header, lower case; "" = none
+	ForwardPlace  mcp.Place // in the body, instead of a header
+	Dropped       []string  // headers, lower case, that do not go on with a guarded call
 	RefuseStray   bool
 	Advertise     bool
 	LogUnkeyed    bool
@@ -108,6 +109,12 @@ const (
 
 // pathWords are the values of Path as a configuration writes them.
 var pathWords = []string{PathNormalized: "normalized", PathExact: "exact", PathIgnored: "ignore"}
+
+// Forwards reports whether the key goes on to the server.
+func (p *Policy) Forwards() bool { return p.ForwardKey != "" || p.ForwardPlace.Name != "" }
+
+// EditsBodies reports whether a guarded call's body may go on as another than came.
+func (p *Policy) EditsBodies() bool { return p.Strip || p.ForwardPlace.Name != "" }
 
 // Preset names one of the designs that a policy's defaults may follow.
 type Preset uint8
