@@ -14,6 +14,7 @@ var intents = []Case{
 	{72, "one-path-in-many-spellings", true, spellingsOfAPath},
 	{73, "the-key-in-an-argument", true, keyInAnArgument},
 	{74, "the-key-goes-on-in-the-body", true, keyInTheBody},
+	{75, "a-failed-attempt,-and-one-that-runs", true, failedAndRunning},
 }
 
 // confirming is a server whose tool charges only when it is told so, by an argument: the

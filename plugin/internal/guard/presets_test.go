@@ -129,7 +129,43 @@ func TestDerived(t *testing.T) {
 		t.Errorf("content-length: %s for %d bytes", got, len(keyed.body))
 	}
 	keyed.answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`)
-	ask(`{"a":1,"at":61,"idempotency_key":"again"}`).wantSent() // a failed one is taken over
+	failed := ask(`{"a":1,"at":61,"idempotency_key":"again"}`) // a failed one is taken over
+	failed.wantSent()
+	failed.answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"x"}}`)
+	running := ask(`{"a":1,"at":61,"idempotency_key":"again"}`) // however it failed
+	running.wantSent()
+
+	// Both with a key and without, who repeats a call that runs is told to ask.
+	running = ask(`{"a":2}`)
+	running.wantSent()
+	for _, args := range []string{`{"a":2}`, `{"a":1,"at":61,"idempotency_key":"again"}`} {
+		y := ask(args)
+		y.wantRefused(200, "idempotency_in_flight")
+		if !strings.Contains(y.reply, "Do not retry; call get to see its state.\"") || !strings.Contains(y.reply, `"retry":"reconcile_first"`) || y.headers["retry-after"] != "" {
+			t.Errorf("told %s %v", y.reply, y.headers)
+		}
+	}
+}
+
+// status_argument is named where the tool is that takes it, and its value is not.
+func TestStatusArgument(t *testing.T) {
+	for _, members := range []string{`"preset":"derived",`, `"reply":"tool_result",`} {
+		w := newWorld(t)
+		g := w.worker(`{"policies":{"p":{` + members + `"server":"srv","anonymous":true,"tools":[{"match":"*","status_tool":"get_charge","status_argument":"order\nid"}]}},"default":"p"}`)
+		ask := func() *exchange { return w.send(g, toolCall("1", `{"order\nid":"secret","idempotency_key":"k"}`)) }
+		first := ask()
+		first.wantSent()
+		for _, kind := range []string{"idempotency_in_flight", "idempotency_outcome_unknown"} {
+			if kind == "idempotency_outcome_unknown" {
+				first.stream.Done()
+			}
+			y := ask()
+			y.wantRefused(200, kind)
+			if !strings.Contains(y.reply, "; call get_charge with the same order?id to see its state") || strings.Contains(y.reply, "secret") {
+				t.Errorf("%s: %s", kind, y.reply)
+			}
+		}
+	}
 }
 
 // Preset forward (designs F1–F5).

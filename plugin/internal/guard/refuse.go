@@ -23,15 +23,21 @@ func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	statusTool := ""
 	if s.call.tool != nil {
 		statusTool = OneLine(s.call.tool.StatusTool, len(s.call.tool.StatusTool))
+		if a := s.call.tool.StatusArgument; statusTool != "" && a != "" {
+			statusTool += " with the same " + OneLine(a, len(a)) // whose value the caller has
+		}
 	}
 	detail = OneLine(detail, len(detail))
 	named := f.In(dialect(s.policy.Preset))
 	if s.call.derived {
 		named = named.WithoutKey()
 	}
+	if statusTool != "" && s.policy.Preset == policy.Derived {
+		named = named.AskInstead()
+	}
 	headers := [][2]string{{"content-type", "application/json"}}
-	if f.RetryAfter > 0 {
-		headers = append(headers, [2]string{"retry-after", itoa(f.RetryAfter)})
+	if named.RetryAfter > 0 {
+		headers = append(headers, [2]string{"retry-after", itoa(named.RetryAfter)})
 	}
 	status, shape := f.Status, named.AppendError
 	if s.call.isCall && s.policy.Reply != policy.ReplyHTTP {

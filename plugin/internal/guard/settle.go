@@ -78,7 +78,7 @@ func (s *Stream) frees(a mcp.Answer) {
 	case a == mcp.Unnamed && !s.released(a):
 	case a == mcp.Unnamed:
 		s.noteFreed(freedUnnamed, byErrorCode)
-	case a == mcp.Failed:
+	case a == mcp.Failed && s.policy.ReleasedError(s.call.tool, s.g.response.Code):
 		s.noteFreed(freedByError, byErrorCode)
 	default:
 		s.noteFreed(freedByError, answerCauses[a])
@@ -92,12 +92,14 @@ func (s *Stream) noteFreed(by freed, cause string) {
 }
 
 // released reports whether an error says, by itself or by the configuration, that the tool
-// has not run.
+// has not run, or that it failed and may be called again.
 func (s *Stream) released(a mcp.Answer) bool {
 	switch a {
 	case mcp.ToolError:
 		return s.call.tool.ReleaseToolError
-	case mcp.Failed, mcp.Unnamed:
+	case mcp.Failed:
+		return s.call.tool.ReleaseError || s.policy.ReleasedError(s.call.tool, s.g.response.Code)
+	case mcp.Unnamed:
 		return s.policy.ReleasedError(s.call.tool, s.g.response.Code)
 	}
 	return false

@@ -97,6 +97,17 @@ func (f Refusal) WithoutKey() Refusal {
 	return f
 }
 
+const askInstead = "This call is still running: it was sent before, with the same arguments. Do not retry"
+
+// AskInstead gives the refusal of a call that runs, for a caller that repeats calls without
+// meaning to: it is to ask the tool that tells the state, and not to call again.
+func (f Refusal) AskInstead() Refusal {
+	if f.Code == InFlight.Code {
+		f.Message, f.After, f.Retry, f.RetryAfter = askInstead, "", "reconcile_first", 0
+	}
+	return f
+}
+
 func withStatus(r Refusal, status int) Refusal {
 	r.Status = status
 	return r

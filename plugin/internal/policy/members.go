@@ -207,6 +207,9 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 		{"status_tool", func(n canonical.Node, at string) {
 			r.text(n, at, "a tool name of 1 to 128 characters", 1, 128, &t.StatusTool)
 		}},
+		{"status_argument", func(n canonical.Node, at string) {
+			r.text(n, at, expectArgument, 1, 128, &t.StatusArgument)
+		}},
 		{"on_unknown", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "refuse", "retry")
 			t.RetryUnknown = i == 1
@@ -214,6 +217,10 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 		{"on_tool_error", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "replay", "release")
 			t.ReleaseToolError = i == 1
+		}},
+		{"on_error", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "replay", "release")
+			t.ReleaseError = i == 1
 		}},
 		{"released_errors", func(n canonical.Node, at string) { t.ReleasedErrors = r.codes(n, at) }},
 		{"not_done", func(n canonical.Node, at string) { t.NotDone = r.signs(n, at) }},
@@ -236,6 +243,8 @@ func (r *reader) codes(n canonical.Node, at string) (out []int) {
 	})
 	return out
 }
+
+const expectArgument = "an argument's name of 1 to 128 characters"
 
 const expectSignValue = "a string, a number, true, false or null"
 

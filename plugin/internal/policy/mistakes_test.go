@@ -15,7 +15,7 @@ const (
 	aCookie    = "the name of a cookie, or a glob of 1 to 128 characters with a letter or digit in it"
 
 	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
-	toolMembers   = "one of match, guard, window, exclude, round, status_tool, on_unknown, on_tool_error, released_errors, not_done, ttl, result_id"
+	toolMembers   = "one of match, guard, window, exclude, round, status_tool, status_argument, on_unknown, on_tool_error, on_error, released_errors, not_done, ttl, result_id"
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
 	aDuration     = `a duration from "1s" to "24h", such as "5m"`
@@ -234,6 +234,8 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"tools":[{"match":"a","guard":false}]`), "/policies/p/tools/0/guard", "false", `"off", "optional", "required", "derived"`},
 	{policyWith(`"tools":[{"match":"a","gaurd":"off"}]`), "/policies/p/tools/0/gaurd", unknown, toolMembers},
 	{policyWith(`"tools":[{"match":"a","on_unknown":"replay"}]`), "/policies/p/tools/0/on_unknown", `"replay"`, `"refuse", "retry"`},
+	{policyWith(`"tools":[{"match":"a","on_error":"retry"}]`), "/policies/p/tools/0/on_error", `"retry"`, `"replay", "release"`},
+	{policyWith(`"tools":[{"match":"a","status_argument":""}]`), "/policies/p/tools/0/status_argument", `""`, "an argument's name of 1 to 128 characters"},
 	{policyWith(`"tools":[{"match":"a","not_done":{}}]`), "/policies/p/tools/0/not_done", "an object", "a list"},
 	{policyWith(`"tools":[{"match":"a","not_done":["/a"]}]`), "/policies/p/tools/0/not_done/0", `"/a"`, "an object"},
 	{policyWith(`"tools":[{"match":"a","not_done":[{"pointer":"a","equals":1}]}]`), "/policies/p/tools/0/not_done/0/pointer", `"a"`, "a JSON Pointer such as /sent_at"},

@@ -112,7 +112,7 @@ const every = `{
 			"on_store_error": "forward",
 			"tools": [
 				{"match": "get_*", "guard": "off"},
-				{"match": "charge", "guard": "required", "status_tool": "get_charge", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "released_errors": [-32000], "not_done": [{"pointer": "/structuredContent/status", "equals": "confirm\u0020first"}, {"equals": 1.0, "pointer": "/n"}], "result_id": "/structuredContent/charge_id"},
+				{"match": "charge", "guard": "required", "status_tool": "get_charge", "status_argument": "order_id", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "on_error": "release", "released_errors": [-32000], "not_done": [{"pointer": "/structuredContent/status", "equals": "confirm\u0020first"}, {"equals": 1.0, "pointer": "/n"}], "result_id": "/structuredContent/charge_id"},
 				{"match": "send_*", "guard": "derived", "window": "90s", "exclude": ["/sent_at", "/a~1b/0"], "round": {"/b": 60, "/a": 31536000, "/c/0": 1}},
 				{"match": "*", "guard": "optional"}
 			],
@@ -164,6 +164,7 @@ func TestEveryMember(t *testing.T) {
 		return policy.Tool{Match: match, Guard: guard, Window: 10 * time.Minute, TTL: 10 * time.Minute}
 	}
 	charge, send := tool("charge", policy.GuardRequired), tool("send_*", policy.GuardDerived)
+	charge.StatusArgument, charge.ReleaseError = "order_id", true
 	charge.ReleasedErrors = []int{-32000}
 	charge.NotDone = []mcp.Sign{{Pointer: "/structuredContent/status", Equals: []byte(`"confirm first"`)}, {Pointer: "/n", Equals: []byte("1")}}
 	charge.StatusTool, charge.TTL, charge.RetryUnknown, charge.ReleaseToolError, charge.ResultID = "get_charge", time.Hour, true, true, "/structuredContent/charge_id"

@@ -158,8 +158,10 @@ type Tool struct {
 	Exclude          []string // JSON Pointers into arguments
 	Round            []mcp.Round
 	StatusTool       string
+	StatusArgument   string     // of a call: what StatusTool takes to find it
 	RetryUnknown     bool       // a repeat may take over a call whose outcome is unknown
 	ReleaseToolError bool       // an isError result frees the key
+	ReleaseError     bool       // so does a JSON-RPC error
 	ReleasedErrors   []int      // further ones than the policy's
 	NotDone          []mcp.Sign // of results that free the key: the tool has not done it yet
 	ResultID         string     // JSON Pointer into the result, "" = none

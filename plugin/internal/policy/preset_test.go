@@ -40,7 +40,7 @@ func TestPresets(t *testing.T) {
 	derived := base(policy.Derived)
 	derived.Keys, derived.KeyPerTool, derived.Strip, derived.Advertise = argument, true, true, true
 	derived.Reply, derived.MarkMeta, derived.MustGuard = policy.ReplyToolResult, true, true
-	derived.Unlisted.Guard, derived.Unlisted.ReleaseToolError = policy.GuardDerived, true
+	derived.Unlisted.Guard, derived.Unlisted.ReleaseToolError, derived.Unlisted.ReleaseError = policy.GuardDerived, true, true
 	derived.Limits.ReplyBytes = 64 << 10
 
 	derived.Pointers = []string{"/arguments/idempotency_key"}

@@ -61,6 +61,9 @@ func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 			r.warning(where, "is never used: the first entry that fits decides, and "+printable(at+"/tools/"+itoa(j))+" fits all that it does")
 		}
 		r.warnIdle(entry, where, p, &p.Tools[i])
+		if t := &p.Tools[i]; t.StatusArgument != "" && t.StatusTool == "" {
+			r.warning(where+"/status_argument", "has no effect: no status_tool is named")
+		}
 		if t := &p.Tools[i]; t.Guard != GuardOff && t.StatusTool != "" && p.Tool(t.StatusTool).Guard.Must() {
 			r.warning(where+"/status_tool", "names a tool that is guarded itself (required or derived): who asks twice gets a refusal, or the first answer again; a tool that only reads wants an entry with the guard off")
 		}
@@ -77,7 +80,7 @@ func (r *reader) warnIdle(entry canonical.Node, at string, p *Policy, t *Tool) {
 		}
 		return
 	}
-	idle := []string{"window", "on_unknown", "on_tool_error", "released_errors", "not_done", "ttl", "result_id"}
+	idle := []string{"window", "on_unknown", "on_tool_error", "on_error", "released_errors", "not_done", "ttl", "result_id"}
 	if !p.LogUnkeyed { // else they shape the arguments_hash of the log
 		idle = append(idle, "exclude", "round")
 	}
