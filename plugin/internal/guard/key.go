@@ -64,21 +64,20 @@ func (s *Stream) identify(r *mcp.Request, body, key []byte) Action {
 		return s.refuse(&mcp.NeverBuffered, "")
 	}
 	fingerprint := s.fingerprint(r, key == nil)
-	id := s.storedID(r, scope, key, fingerprint)
+	id := s.storedID(r, scope, key, fingerprint, false)
 	s.call.operation = hex16(id[:8])
 	s.publish(r, scope, fingerprint)
 	if defect := s.prepare(r, body, key, &id); defect != "" {
 		return s.refuse(&mcp.Unsupported, defect)
 	}
-	return s.claim(s.intent(r, scope, id, fingerprint, key == nil))
+	c := s.intent(r, scope, id, fingerprint, key == nil)
+	s.call.root = s.root(r, scope, key, c)
+	return s.claim(c)
 }
 
-// fingerprint is what a repeat is compared by. A derived key never binds the request's
-// id: every attempt has another one, and each would be a key of its own.
+// fingerprint is what a repeat is compared by.
 func (s *Stream) fingerprint(r *mcp.Request, derived bool) [32]byte {
-	sum, buf := r.Fingerprint(s.g.buf, mcp.Shape{
-		BindID: s.policy.BindRequestID && !derived, Exclude: s.call.tool.Exclude, Round: s.call.tool.Round,
-	})
+	sum, buf := r.Fingerprint(s.g.buf, s.shape(derived))
 	s.g.buf = scratch.Keep(buf)
 	return sum
 }

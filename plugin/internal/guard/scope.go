@@ -242,8 +242,8 @@ var noCredentials = appendAnonymous(nil, nil)
 
 // storedID is the SHA-256 over the canonical JSON array that names a key in its
 // scope. An explicit key stands for one call whatever the tool, unless the policy says
-// key_per_tool; a derived one always names its tool.
-func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32]byte) [32]byte {
+// key_per_tool; a derived one always names its tool. root gives that of the call's first leg.
+func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32]byte, root bool) [32]byte {
 	b := append(s.g.buf[:0], `["callonce/key/1",`...)
 	b = append(b, sc.text...)
 	kind, tool := `,"x",`, []byte(nil)
@@ -256,9 +256,13 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 	b = append(b, kind...)
 	b = canonical.AppendString(b, tool)
 	b = append(b, ',')
-	// requestState is opaque: each leg of a multi-round trip is a key of its own.
+	// requestState is opaque: each leg of a multi-round trip is a key of its own, the root
+	// of them the one without.
 	at := len(b)
-	if b = r.State(b); len(b) == at {
+	if !root {
+		b = r.State(b)
+	}
+	if len(b) == at {
 		b = append(b, `""`...)
 	}
 	b = append(b, ',')

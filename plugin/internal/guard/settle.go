@@ -193,6 +193,7 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, how)
+		s.settleRoot(o)
 	case ledger.Fenced:
 		// The others took this worker for dead, and have marked the call unknown.
 		s.reply.fenced = true
