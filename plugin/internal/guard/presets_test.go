@@ -390,7 +390,7 @@ func TestRootOfLegs(t *testing.T) {
 		"an error":      {plain, answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x"}}`), "replay"},
 		"lost":          {plain, lost, "idempotency_outcome_unknown"},
 		"too long":      {plain, answer(`{"jsonrpc":"2.0","id":1,"result":{"pad":"` + strings.Repeat("x", 3000) + `"}}`), "idempotency_response_not_replayable"},
-		"trailed":       {plain, answer(okResult + `{}`), "idempotency_response_not_replayable"},
+		"trailed":       {plain, answer(okResult + strings.Repeat(" ", 20) + `{}`), "idempotency_response_not_replayable"},
 		"asks on":       {plain, answer(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s2"}}`), "sent"},
 		"did not run":   {plain, answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}`), "sent"},
 		"a derived key": {derived, answer(okResult), "replay"},

@@ -42,6 +42,9 @@ func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 	if p.Anonymous && p.derives() {
 		r.warning(at+"/anonymous", "makes one caller of all that send neither Authorization nor a cookie that does more than steer and show no client certificate: where keys are derived they get each other's answers; a principal tells them apart")
 	}
+	if p.Preset == Gateway {
+		r.warnUnverified(at, p)
+	}
 	if len(p.IgnoreCookies) > 0 && !p.Anonymous {
 		r.warning(at+"/ignore_cookies", "has no effect: cookies count for anonymous callers only")
 	}
@@ -68,6 +71,20 @@ func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 			r.warning(where+"/status_tool", "names a tool that is guarded itself (required or derived): who asks twice gets a refusal, or the first answer again; a tool that only reads wants an entry with the guard off")
 		}
 		entry = r.doc.Next(entry)
+	}
+}
+
+// warnUnverified tells where preset gateway, whose design guards calls of verified
+// identities only, takes others: callers without one, and those whom a header names, which
+// nobody here has verified.
+func (r *reader) warnUnverified(at string, p *Policy) {
+	if p.Anonymous {
+		r.warning(at+"/anonymous", "takes callers whose identity nobody verified, which the preset gateway is not for: name claims or a certificate in principal, or take another preset")
+	}
+	for i, all := range p.Principal {
+		if !slices.ContainsFunc(all, func(s Source) bool { return s.Header == "" }) {
+			r.warning(at+"/principal/"+itoa(i), "is an identity that nobody verified, which the preset gateway is not for: callers could set the header; name claims or a certificate, alone or beside it, or take another preset")
+		}
 	}
 }
 

@@ -79,13 +79,16 @@ func TestPolicyWarnings(t *testing.T) {
 
 		// A header that makes Go's net/http send a POST again goes on to the server.
 		{`"anonymous":true`, []string{"/strip is not there, so the header idempotency-key goes on to the server"}},
-		{`"anonymous":true,"preset":"gateway"`, []string{"/strip is not there, so the header idempotency-key"}},
+		{`"anonymous":true,"preset":"gateway"`, []string{"/anonymous takes callers", "/strip is not there, so the header idempotency-key"}},
 		{`"anonymous":true,"keys":["json:/params/k","header:X-Idempotency-Key"]`, []string{"/strip is not there, so the header x-idempotency-key"}},
 		{`"anonymous":true,"strip":true`, nil},
 		{`"anonymous":true,"strip":false`, nil},
 		{`"anonymous":true,"forward_key":"X-Own-Key"`, nil},
 		{`"anonymous":true,"keys":["header:X-Own-Key"]`, nil},
 		{`"anonymous":true,"preset":"sep3182"`, nil},
+		{`"preset":"gateway","principal":["metadata:jwt/sub",["peer:uri_san"],["metadata:jwt/sub","header:x-agent"]],"strip":true`, nil},
+		{`"preset":"gateway","principal":["metadata:jwt/sub","header:x-user",["header:a","header:b"]],"strip":true`, []string{"/principal/1 is an identity that nobody verified", "/principal/2 is an identity that nobody verified"}},
+		{`"preset":"gateway","anonymous":true,"strip":true`, []string{"/anonymous takes callers whose identity nobody verified"}},
 		{`"anonymous":true,"preset":"forward"`, nil},
 	} {
 		got := warnings(t, `{"policies":{"p":{`+c.policy+`}},"default":"p"}`)
