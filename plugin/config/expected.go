@@ -19,11 +19,17 @@ var phrases = []struct {
 	make  func(m []string) map[string]any
 }{
 	{regexp.MustCompile(`^true or false$`), func([]string) map[string]any { return map[string]any{"type": "boolean"} }},
+	{regexp.MustCompile(`^a string, a number, true, false or null$`), func([]string) map[string]any {
+		return map[string]any{"type": []any{"string", "number", "boolean", "null"}}
+	}},
 	{regexp.MustCompile(`^an integer from (-?\d+) to (-?\d+)$`), func(m []string) map[string]any {
 		return map[string]any{"type": "integer", "minimum": number(m[1]), "maximum": number(m[2])}
 	}},
 	{regexp.MustCompile(`^a duration from `), func([]string) map[string]any { return text("^" + duration + "$") }},
 	{regexp.MustCompile(`^a JSON Pointer such as `), func([]string) map[string]any { return text("^" + pointer + "$") }},
+	{regexp.MustCompile(`^the name of a header, "json:/params/arguments/<name>" or `), func([]string) map[string]any {
+		return text("^(" + token + "{1,128}|json:/params/(arguments|_meta)/([^/~]|~[01])+)$")
+	}},
 	{regexp.MustCompile(`^the name of a header`), func([]string) map[string]any { return bounded(text("^"+token+"+$"), "1", "128") }},
 	{regexp.MustCompile(`^the name of a cookie, .* of (\d+) to (\d+) characters`), func(m []string) map[string]any {
 		return bounded(text("^"+token+"*[0-9A-Za-z]"+token+"*$"), m[1], m[2])
@@ -42,7 +48,7 @@ var phrases = []struct {
 	{regexp.MustCompile(`^a string of up to (\d+) characters out of letters, digits, - _ \.$`), func(m []string) map[string]any {
 		return bounded(text(`^[A-Za-z0-9_.\-]*$`), "", m[1])
 	}},
-	{regexp.MustCompile(`^a .* of (\d+) to (\d+) characters$`), func(m []string) map[string]any { return bounded(text(""), m[1], m[2]) }},
+	{regexp.MustCompile(`^an? .* of (\d+) to (\d+) characters$`), func(m []string) map[string]any { return bounded(text(""), m[1], m[2]) }},
 	{regexp.MustCompile(`^"[^"]*"(?:(?:, | or )"[^"]*")*$`), words},
 }
 
