@@ -28,7 +28,9 @@ var phrases = []struct {
 	{regexp.MustCompile(`^a duration from `), func([]string) map[string]any { return text("^" + duration + "$") }},
 	{regexp.MustCompile(`^a JSON Pointer such as `), func([]string) map[string]any { return text("^" + pointer + "$") }},
 	{regexp.MustCompile(`^the name of a header, "json:/params/arguments/<name>" or `), func([]string) map[string]any {
-		return text("^(" + token + "{1,128}|json:/params/(arguments|_meta)/([^/~]|~[01])+)$")
+		s := text("^(" + token + "{1,128}|json:/params/(arguments|_meta)/([^/~]|~[01])+)$")
+		s["not"] = map[string]any{"pattern": `^json:/params/_meta/(progressToken$|io\.modelcontextprotocol~1)`} // the protocol's own
+		return s
 	}},
 	{regexp.MustCompile(`^the name of a header`), func([]string) map[string]any { return bounded(text("^"+token+"+$"), "1", "128") }},
 	{regexp.MustCompile(`^the name of a cookie, .* of (\d+) to (\d+) characters`), func(m []string) map[string]any {

@@ -32,7 +32,7 @@ func spellingsOfAPath(t *testing.T, f Front) {
 		before := u.Runs()
 		for range 2 {
 			for _, path := range slices.Concat(same, apart) {
-				at := &client{t, p.URL() + path, c.http}
+				at := &client{t, p.URL() + path, c.http, c.eventual}
 				if r := at.call("1", "charge", `{}`, "k", "X-Route", name); r.Err != nil || r.Status != 200 || r.isRefusal() != "" {
 					t.Fatalf("%s, %s: found %d %v %s", name, path, r.Status, r.Err, r.Body)
 				}
