@@ -28,9 +28,10 @@ func (s *Stream) root(r *mcp.Request, scope scoped, key []byte, c ledger.Claim) 
 	shape.FirstLeg = true
 	sum, buf := r.Fingerprint(s.g.buf, shape)
 	s.g.buf = scratch.Keep(buf)
-	c.Fingerprint = sum
-	c.ID = s.storedID(r, scope, key, sum, true)
-	return &c
+	root := c // not c itself, which would be allocated for every first leg too
+	root.Fingerprint = sum
+	root.ID = s.storedID(r, scope, key, sum, true)
+	return &root
 }
 
 // shape is what of a call counts in its fingerprint. A derived key never binds the request's
