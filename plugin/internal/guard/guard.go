@@ -33,6 +33,8 @@ type Guard struct {
 	tokens    uint32
 	buffering buffering
 	once      once
+	roots     map[ledger.Token]*root // that were asked for and not forgotten
+	rootBytes int                    // of answers that wait for them
 
 	probing map[*Stream]struct{} // buffered, and their body callback has not come yet
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
@@ -57,6 +59,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		counts:  newCounts(config.Namespace, m),
 		numbers: numbersOf(config.Policies),
 		waiting: map[ledger.Token]*Stream{},
+		roots:   map[ledger.Token]*root{},
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
 		servers: map[string]string{},
@@ -85,6 +88,9 @@ func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 
 // isOpen says whether the stream that asked with a token has not ended.
 func (g *Guard) isOpen(t ledger.Token) bool {
+	if g.roots[t] != nil {
+		return true
+	}
 	if g.live != nil {
 		g.looked++
 		return g.live[t]
@@ -189,6 +195,9 @@ func (g *Guard) Answered(t ledger.Token, a ledger.Answer) {
 	if s, ok := g.waiting[t]; ok {
 		delete(g.waiting, t)
 		s.answered(a)
+	}
+	if r := g.roots[t]; r != nil {
+		g.rootAnsweredLate(r, a)
 	}
 }
 

@@ -194,6 +194,8 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, how)
 		s.settleRoot(o)
+	case ledger.Pending:
+		s.settleRoot(o)
 	case ledger.Fenced:
 		// The others took this worker for dead, and have marked the call unknown.
 		s.reply.fenced = true

@@ -51,7 +51,7 @@ type Env struct {
 	// Count is told what happened.
 	Count func(what Notice, policy uint64)
 	// Late is told of a settlement that Settle called Pending, when it is applied. What
-	// ends fenced instead is told as LateFenced.
+	// ends fenced instead is told as LateFenced. Of a Claim.Root nothing is told.
 	Late func(policy uint64, ev Event)
 	// Evicted is told the age of an entry, since its settlement, when it is evicted.
 	Evicted func(policy uint64, age time.Duration)

@@ -41,6 +41,9 @@ type Claim struct {
 	Request     uint64 // digest of the JSON-RPC id; only kept and given back
 	// RetryUnknown lets the claim take over a key of unknown outcome (on_unknown: retry).
 	RetryUnknown bool
+	// Root says that the claim is no call's: it is settled with what another leg came to, and
+	// Env.Late is not told of that.
+	Root bool
 	// TakesTasks says that the asking client may be handed a task.
 	TakesTasks bool
 	Budget     Budget
@@ -80,6 +83,7 @@ type Lease struct {
 	Holder  uint64 // the incarnation that won it
 	Claimed Mono
 	Attempt int // 1, or more where an unknown outcome was taken over
+	Root    bool
 	Policy  uint64
 	Budget  Budget
 	Limits  Limits
