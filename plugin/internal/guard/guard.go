@@ -72,7 +72,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
 	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
-	env.Policies = g.numbers.of
+	env.Policies = g.numbers.each
 	g.now = env.Now
 	local := env
 	if g.config.Store.Kind != policy.SharedData {

@@ -13,18 +13,29 @@ func numberOf(policy string) uint64 {
 	return binary.LittleEndian.Uint64(h[:])
 }
 
-// numbers are those of the configured policies: by index, and back.
+// ofProxy is the number that all policies share whose limits count over the proxy. The ledger
+// cannot tell them apart, so what it counts by itself has no server's label.
+const ofProxy = 1
+
+// numbers are those of the configured policies: by index, each once, and back.
 type numbers struct {
 	of    []uint64
+	each  []uint64
 	names map[uint64]string
 }
 
 func numbersOf(policies []*policy.Policy) numbers {
 	n := numbers{names: make(map[uint64]string, len(policies))}
 	for _, p := range policies {
-		number := numberOf(p.Name)
+		number, name := numberOf(p.Name), p.Name
+		if p.LimitsOfProxy {
+			number, name = ofProxy, ""
+		}
 		n.of = append(n.of, number)
-		n.names[number] = p.Name
+		if _, known := n.names[number]; !known {
+			n.each = append(n.each, number)
+		}
+		n.names[number] = name
 	}
 	return n
 }

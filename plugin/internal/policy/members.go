@@ -93,6 +93,10 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			p.ForwardOnError = i == 1
 		}},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
+		{"limits_scope", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "policy", "proxy")
+			p.LimitsOfProxy = i == 1
+		}},
 	})
 	p.finish()
 	r.check(n, at, &p, limits)

@@ -118,7 +118,8 @@ const every = `{
 			],
 			"ttl": "10m",
 			"max_request_bytes": 65536,
-			"limits": {"entries": 90, "entries_per_principal": 80, "entries_per_scope": 70, "in_flight": 60, "in_flight_per_principal": 50, "in_flight_per_scope": 40, "tombstones_per_scope": 20, "reply_bytes": 1024, "stored_bytes": 4096, "on_full": "refuse"}
+			"limits": {"entries": 90, "entries_per_principal": 80, "entries_per_scope": 70, "in_flight": 60, "in_flight_per_principal": 50, "in_flight_per_scope": 40, "tombstones_per_scope": 20, "reply_bytes": 1024, "stored_bytes": 4096, "on_full": "refuse"},
+			"limits_scope": "proxy"
 		},
 		"a": {"principal": ["header:x-user"]}
 	},
@@ -171,7 +172,7 @@ func TestEveryMember(t *testing.T) {
 	send.Window, send.Exclude = 90*time.Second, []string{"/sent_at", "/a~1b/0"}
 	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
 	want := &policy.Policy{
-		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, Server: "payments é",
+		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, LimitsOfProxy: true, Server: "payments é",
 		Keys:       []policy.KeySource{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},
 		Principal:  []policy.Principal{{claim("iss"), claim("sub")}, {san}, {subject, {Text: "header:x-user", Header: "x-user"}}},
 		Pointers:   []string{"/arguments/meta/idempotency-key", "/_meta/a~1b~0c"},

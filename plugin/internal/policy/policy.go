@@ -93,6 +93,7 @@ type Policy struct {
 	Lease           time.Duration
 	MaxRequestBytes int
 	Limits          Limits
+	LimitsOfProxy   bool // what Limits allow counts over all policies of this kind
 }
 
 // Path says how a request's path counts in the scope of keys.
