@@ -1,10 +1,8 @@
 package e2e_test
 
 import (
-	"flag"
 	"fmt"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -13,52 +11,10 @@ import (
 	"github.com/callonce/callonce/e2e/payments"
 )
 
-var etcdRounds = flag.Int("etcd-rounds", 5, "rounds of TestEtcdRace")
-
 const unavailable, inFlight, outcomeUnknown = "idempotency_unavailable", "idempotency_in_flight", "idempotency_outcome_unknown"
 
 // settled is for payUntil: etcd serves, and knows what became of the call.
 func settled(kind string) bool { return kind != unavailable && kind != inFlight && kind != "" }
-
-// Of 200 identical calls at once, spread over two Envoys of four workers each, one runs.
-func TestEtcdRace(t *testing.T) {
-	server := startPayments(t, payments.Options{Stateless: true, JSON: true})
-	etcd := startMember(t)
-	replicas := []*envoytest.Envoy{replica(t, server, etcd.addr, etcdConfig(`,"timeout":"5s"`, "")), replica(t, server, etcd.addr, etcdConfig(`,"timeout":"5s"`, ""))}
-	for i, e := range replicas {
-		pay(t, e, fmt.Sprint("warm", i), 0)
-	}
-	total := map[string]int{}
-	for round := range *etcdRounds {
-		key := fmt.Sprint("race-", round)
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		start := make(chan struct{})
-		for i := range 200 {
-			all.Go(func() {
-				<-start
-				kind := payOnce(t, replicas[i%2].URL(), key, round%3*10)
-				mu.Lock()
-				total[kind]++
-				mu.Unlock()
-			})
-		}
-		close(start)
-		all.Wait()
-		for i, e := range replicas {
-			if got := payUntil(t, e, key, round%3*10, settled); got != "replay" {
-				t.Errorf("%s once more at %d: got %s, want a replay", key, i, got)
-			}
-		}
-		if n := server.Book.CountFor(key); n != 1 {
-			t.Fatalf("%s ran %d times", key, n)
-		}
-	}
-	t.Logf("%d rounds: %v", *etcdRounds, total)
-	if total["first"] > *etcdRounds {
-		t.Errorf("%d first answers in %d rounds", total["first"], *etcdRounds)
-	}
-}
 
 // An Envoy that is killed in mid call leaves an unknown outcome; and a restart of everything, etcd too, forgets nothing.
 func TestEtcdKillAndRestart(t *testing.T) {

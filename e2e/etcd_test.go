@@ -150,7 +150,7 @@ func twoReplicas(t *testing.T) {
 			t.Errorf("%s at one: got %s, want first", key, got)
 		}
 		// The settlement is on its way when the answer's last byte goes on.
-		if got := payUntil(t, two, key, 0, func(kind string) bool { return kind != "idempotency_in_flight" }); got != "replay" {
+		if got := payUntil(t, two, key, 0, settled); got != "replay" {
 			t.Errorf("%s at the other: got %s, want a replay", key, got)
 		}
 		if n := server.Book.CountFor(key); n != 1 {
@@ -170,8 +170,15 @@ func twoReplicas(t *testing.T) {
 // payOnce sends one call and gives "first", "replay", or the type of the refusal; "" where the connection broke.
 func payOnce(t testing.TB, url, key string, delayMS int) string {
 	t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":%q,"amount_cents":1,"delay_ms":%d}}}`, key, delayMS)
-	req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(body))
+	kind, _ := payText(t, url, key, delayMS)
+	return kind
+}
+
+// payText is payOnce, and the body that came.
+func payText(t testing.TB, url, key string, delayMS int) (kind, body string) {
+	t.Helper()
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":%q,"amount_cents":1,"delay_ms":%d}}}`, key, delayMS)
+	req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(call))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,24 +188,24 @@ func payOnce(t testing.TB, url, key string, delayMS int) string {
 	req.GetBody = nil // the transport sends nothing again
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	var refusal struct {
 		Error struct{ Data struct{ Type string } }
 	}
 	switch {
 	case resp.StatusCode == http.StatusOK && resp.Header.Get(keyed.ReplayedHeader) == "true":
-		return "replay"
+		return "replay", string(text)
 	case resp.StatusCode == http.StatusOK && strings.Contains(string(text), `"charge_id":"ch_`):
-		return "first"
+		return "first", string(text)
 	case json.Unmarshal(text, &refusal) == nil && refusal.Error.Data.Type != "":
-		return refusal.Error.Data.Type
+		return refusal.Error.Data.Type, ""
 	}
 	t.Errorf("key %s: neither an answer nor a refusal: %d %s", key, resp.StatusCode, text)
-	return "?"
+	return "?", ""
 }

@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/callonce/callonce => ../
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
