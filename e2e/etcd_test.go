@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	keyed "github.com/callonce/callonce/clients/go"
 	"github.com/callonce/callonce/e2e/child"
@@ -68,6 +73,54 @@ func (m *member) signal(s syscall.Signal) {
 	if err := syscall.Kill(m.process.PID(), s); err != nil {
 		m.t.Fatal(err)
 	}
+}
+
+// client calls f with a client of its own.
+func (m *member) client(f func(ctx context.Context, c *clientv3.Client)) {
+	m.t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{m.addr}, Logger: zap.NewNop()})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	f(ctx, c)
+}
+
+// fill puts things until the database has reached its quota, which raises the alarm NOSPACE.
+func (m *member) fill() {
+	m.t.Helper()
+	m.client(func(ctx context.Context, c *clientv3.Client) {
+		for i := 0; ; i++ {
+			switch _, err := c.Put(ctx, fmt.Sprint("/filler/", i), strings.Repeat("x", 1<<20)); {
+			case errors.Is(err, rpctypes.ErrNoSpace):
+				return
+			case err != nil:
+				m.t.Fatal(err)
+			}
+		}
+	})
+}
+
+// empty does what an operator does then.
+func (m *member) empty() {
+	m.t.Helper()
+	m.client(func(ctx context.Context, c *clientv3.Client) {
+		deleted, err := c.Delete(ctx, "/filler/", clientv3.WithPrefix())
+		if err == nil {
+			_, err = c.Compact(ctx, deleted.Header.Revision, clientv3.WithCompactPhysical())
+		}
+		if err == nil {
+			_, err = c.Defragment(ctx, m.addr)
+		}
+		if err == nil {
+			_, err = c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	})
 }
 
 // etcdConfig is the demo's policy with its keys in etcd.
