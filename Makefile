@@ -54,10 +54,11 @@ record: ## Record the size of the filter and what each kind of request costs, fo
 	$(GO) test -count=1 ./plugin/internal/figures -record
 
 .PHONY: long
-long: build ## Longer runs of the tests of the ledger, the explorer and the reader of JSON (an hour and more)
+long: build ## Longer runs of the tests of the ledger, the explorer, the reader of JSON and the ledger in etcd (two hours and more)
 	$(GO) test -count=1 -timeout 120m ./plugin/internal/ledger/shared -schedules 100000 -deep 1 -million
 	$(GO) test -count=1 -timeout 120m ./hostsim/schedule -all
 	CALLONCE_LONG_RUN=1 $(GO) test -count=1 -timeout 120m ./...
+	CALLONCE_LONG_RUN=1 $(GO) test -C e2e -count=1 -timeout 120m -run 'TestEtcdRace|TestEtcdLeaderKilled|TestEtcdEnvoyKilled' .
 
 .PHONY: test
 test: build ## Test everything that needs no Envoy

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 	"github.com/callonce/callonce/e2e/child"
 	"github.com/callonce/callonce/e2e/envoytest"
-	"github.com/callonce/callonce/e2e/payments"
 )
 
 // startMembers runs a cluster of etcd, each member a process of its own.
@@ -88,66 +86,4 @@ func over(all []*member) func(*envoytest.Options) {
 				"grpc_health_check": map[string]any{}}}
 		}
 	}
-}
-
-// Three members, whose leader is killed in mid race; and an Envoy too. No call runs twice, and each key comes to an end.
-func TestEtcdLeaderKilled(t *testing.T) {
-	server := startPayments(t, payments.Options{Stateless: true, JSON: true})
-	all := startMembers(t, 3)
-	config := etcdConfig(`,"timeout":"2s"`, `,"lease":"3s"`)
-	replicas := []*envoytest.Envoy{replica(t, server, "", config, over(all)), replica(t, server, "", config, over(all))}
-	for i, e := range replicas {
-		pay(t, e, fmt.Sprint("warm", i), 0)
-	}
-	ends := map[string]int{}
-	for round := range *etcdRounds {
-		key := fmt.Sprint("led-", round)
-		during := map[string]int{}
-		var mu sync.Mutex
-		var race sync.WaitGroup
-		for i := range 200 {
-			race.Go(func() {
-				time.Sleep(time.Duration(i) * 2 * time.Millisecond)
-				kind := payOnce(t, replicas[i%2].URL(), key, 100)
-				mu.Lock()
-				during[kind]++
-				mu.Unlock()
-			})
-		}
-		var killed *member
-		switch round % 3 {
-		case 0, 1:
-			for killed == nil {
-				killed = leader(t, all)
-			}
-			if err := syscall.Kill(killed.process.PID(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			<-killed.process.Done()
-		case 2:
-			if err := syscall.Kill(replicas[0].PID(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
-		race.Wait()
-		if killed != nil {
-			killed.start()
-		} else {
-			replicas[0].Close()
-			replicas[0] = replica(t, server, "", config, over(all))
-		}
-		end := ""
-		for i, e := range replicas {
-			end = payUntil(t, e, key, 100, settled)
-			if end != "replay" && end != outcomeUnknown && end != "first" {
-				t.Errorf("%s at %d ends as %s", key, i, end)
-			}
-		}
-		ends[end]++
-		if n := server.Book.CountFor(key); n > 1 || n == 0 && end == "replay" {
-			t.Errorf("%s ran %d times, and ends as %s", key, n, end)
-		}
-		t.Logf("%s: %v, then %s", key, during, end)
-	}
-	t.Logf("ends: %v", ends)
 }
