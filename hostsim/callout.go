@@ -7,14 +7,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/callonce/callonce/hostsim/internal/abi"
 	"github.com/callonce/callonce/hostsim/internal/header"
 	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
-
-// HTTP callouts.
-var calloutFuncs = []hostFunc{
-	{name: "proxy_http_call", words: 10, run: httpCall},
-}
 
 // callout is one proxy_http_call under way. Its answer goes to the plugin context, whether or not the stream that asked still exists;
 // it is the SDK that keeps it from a stream that has gone.
@@ -35,8 +31,6 @@ type calloutAnswer struct {
 	body              []byte
 	reset             bool
 }
-
-const calloutIDStep = 4
 
 // maxCalloutBody bounds what one answer may occupy.
 const maxCalloutBody = 32 << 20
@@ -77,40 +71,29 @@ func (directCluster) Close() {}
 
 const calloutDialTimeout = 5 * time.Second
 
-func httpCall(v *vm, s []uint64, _ *Call) Status {
-	cluster, ok1 := v.bytesArg(s, 0)
-	pairs, ok2 := v.bytesArg(s, 2)
-	body, ok3 := v.bytesArg(s, 4)
-	trailerPairs, ok4 := v.bytesArg(s, 6)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !v.mem.WriteUint32Le(word(s, 9), 0) {
-		return StatusInvalidMemory
-	}
-	if int32(word(s, 8)) < 0 {
-		return StatusBadArgument
-	}
-	pool := v.host.clusters[string(cluster)]
+func (v *vm) HTTPCall(cluster string, headers, trailers []Header, body []byte, timeout time.Duration) (uint32, Status) {
+	pool := v.host.clusters[cluster]
 	if pool == nil {
-		return StatusBadArgument
+		return 0, StatusBadArgument
 	}
 	h := &header.Map{}
-	for _, l := range parsePairs(pairs) {
+	for _, l := range headers {
 		if l.Name == "host" {
 			l.Name = ":authority"
 		}
 		h.Add(l.Name, l.Value)
 	}
 	if !h.Has(":path") || !h.Has(":method") || !h.Has(":authority") {
-		return StatusBadArgument
+		return 0, StatusBadArgument
 	}
 	if len(body) > 0 {
 		h.Set("content-length", strconv.Itoa(len(body)))
 	}
-	v.nextCall += calloutIDStep
+	v.nextCall += abi.TokenStep
 	c := &callout{vm: v, root: v.acting().root, token: v.nextCall, sentAt: v.host.clock.Mono()}
 	v.callouts[c.token] = c
-	c.begin(pool, h, body, parsePairs(trailerPairs), time.Duration(word(s, 8))*time.Millisecond)
-	v.mem.WriteUint32Le(word(s, 9), c.token)
-	return StatusOK
+	c.begin(pool, h, body, trailers, timeout)
+	return c.token, StatusOK
 }
 
 func (c *callout) begin(pool cluster, h *header.Map, body []byte, trailers []Header, timeout time.Duration) {
@@ -187,7 +170,7 @@ func (c *callout) deliver() {
 		return
 	}
 	c.root.answer = &c.answer
-	v.call(c.root, "proxy_on_http_call_response", v.calls.httpCallResponse, uint64(c.root.id), uint64(c.token),
+	v.call(c.root, "proxy_on_http_call_response", uint64(c.root.id), uint64(c.token),
 		uint64(header.Count(c.answer.headers)), uint64(len(c.answer.body)), uint64(header.Count(c.answer.trailers)))
 	if c.answer.reset {
 		c.root.status = 0

@@ -1,38 +1,40 @@
-package hostsim
+package abi
 
 import (
 	"encoding/binary"
 	"unicode/utf8"
+
+	"github.com/callonce/callonce/hostsim/internal/header"
 )
 
-// grpcService is what counts of an envoy.config.core.v3.GrpcService.
-type grpcService struct {
-	envoy, google      bool // which client it names, if any
-	cluster, authority string
-	metadata           []Header
+// GRPCService is what counts of an envoy.config.core.v3.GrpcService.
+type GRPCService struct {
+	Envoy, Google      bool // which client it names, if any
+	Cluster, Authority string
+	Metadata           []header.Line
 }
 
-// parseGrpcService reads the message. ok is false for bytes that are none: they are a cluster's name then.
-func parseGrpcService(b []byte) (s grpcService, ok bool) {
+// ParseGRPCService reads the message. ok is false for bytes that are none: they are a cluster's name then.
+func ParseGRPCService(b []byte) (s GRPCService, ok bool) {
 	ok = eachField(b, func(field int, value []byte) bool {
 		switch field {
 		case 1: // envoy_grpc: cluster_name 1, authority 2
-			s.envoy, s.google = true, false
+			s.Envoy, s.Google = true, false
 			return eachField(value, func(field int, value []byte) bool {
 				switch field {
 				case 1:
-					s.cluster = string(value)
+					s.Cluster = string(value)
 				case 2:
-					s.authority = string(value)
+					s.Authority = string(value)
 				default:
 					return true
 				}
 				return utf8.Valid(value)
 			})
 		case 2: // google_grpc
-			s.envoy, s.google = false, true
+			s.Envoy, s.Google = false, true
 		case 5: // initial_metadata, each a HeaderValue: key 1, value 2
-			var h Header
+			var h header.Line
 			ok := eachField(value, func(field int, value []byte) bool {
 				switch field {
 				case 1:
@@ -42,7 +44,7 @@ func parseGrpcService(b []byte) (s grpcService, ok bool) {
 				}
 				return true
 			})
-			s.metadata = append(s.metadata, h)
+			s.Metadata = append(s.Metadata, h)
 			return ok
 		}
 		return true

@@ -1,4 +1,4 @@
-package hostsim
+package abi
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const maxRandom = 64 << 10
 type wasiFunc struct {
 	name   string
 	params []api.ValueType
-	run    func(v *vm, s []uint64) uint32
+	run    func(g *Guest, s []uint64) uint32
 }
 
 const (
@@ -52,7 +52,7 @@ func instantiateWASI(ctx context.Context, r wazero.Runtime, name string) ([]stri
 	for _, f := range wasiFuncs {
 		run := f.run
 		b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, _ api.Module, stack []uint64) {
-			stack[0] = uint64(run(ctx.Value(vmKey{}).(*vm), stack))
+			stack[0] = uint64(run(guestOf(ctx), stack))
 		}), f.params, []api.ValueType{i32}).Export(f.name)
 	}
 	b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(wasiExit), []api.ValueType{i32}, nil).Export("proc_exit")
@@ -70,40 +70,40 @@ func instantiateWASI(ctx context.Context, r wazero.Runtime, name string) ([]stri
 
 // wasiExit returns, as Envoy's does: os.Exit has no effect there, while a panic goes on to trap.
 func wasiExit(ctx context.Context, _ api.Module, stack []uint64) {
-	ctx.Value(vmKey{}).(*vm).log(LogError, fmt.Sprintf("proc_exit(%d) ignored", int32(stack[0])))
+	guestOf(ctx).Proxy.Log(LogError, fmt.Sprintf("proc_exit(%d) ignored", int32(stack[0])))
 }
 
-func wasiClockTime(v *vm, s []uint64) uint32 {
+func wasiClockTime(g *Guest, s []uint64) uint32 {
 	var t uint64
 	switch word(s, 0) {
 	case 0:
-		t = uint64(v.host.clock.Now().UnixNano())
+		t = uint64(g.Proxy.Now().UnixNano())
 	case 1:
-		t = uint64(v.host.clock.Mono())
+		t = uint64(g.Proxy.Mono())
 	default:
 		return wasiNotSup
 	}
-	return written(v.mem.WriteUint64Le(word(s, 2), t))
+	return wasiWritten(g.Memory.WriteUint64Le(word(s, 2), t))
 }
 
-func wasiClockRes(v *vm, s []uint64) uint32 {
+func wasiClockRes(g *Guest, s []uint64) uint32 {
 	if word(s, 0) > 1 {
 		return wasiNotSup
 	}
-	return written(v.mem.WriteUint64Le(word(s, 1), 1))
+	return wasiWritten(g.Memory.WriteUint64Le(word(s, 1), 1))
 }
 
-func wasiRandom(v *vm, s []uint64) uint32 {
+func wasiRandom(g *Guest, s []uint64) uint32 {
 	if word(s, 1) > maxRandom {
 		return wasiInval
 	}
 	b := make([]byte, word(s, 1))
-	v.host.random(b)
-	return written(v.mem.Write(word(s, 0), b))
+	g.Proxy.Random(b)
+	return wasiWritten(g.Memory.Write(word(s, 0), b))
 }
 
 // wasiWrite makes log lines of what the module prints: a Go panic's message arrives this way.
-func wasiWrite(v *vm, s []uint64) uint32 {
+func wasiWrite(g *Guest, s []uint64) uint32 {
 	level := LogInfo
 	switch word(s, 0) {
 	case 1:
@@ -114,12 +114,12 @@ func wasiWrite(v *vm, s []uint64) uint32 {
 	}
 	var text strings.Builder
 	for i := range word(s, 2) {
-		ptr, ok1 := v.mem.ReadUint32Le(word(s, 1) + i*8)
-		size, ok2 := v.mem.ReadUint32Le(word(s, 1) + i*8 + 4)
+		ptr, ok1 := g.Memory.ReadUint32Le(word(s, 1) + i*8)
+		size, ok2 := g.Memory.ReadUint32Le(word(s, 1) + i*8 + 4)
 		if !ok1 || !ok2 {
 			return wasiFault
 		}
-		b, ok := v.mem.Read(ptr, size)
+		b, ok := g.Memory.Read(ptr, size)
 		if !ok {
 			return wasiFault
 		}
@@ -127,18 +127,19 @@ func wasiWrite(v *vm, s []uint64) uint32 {
 	}
 	n := text.Len()
 	if n > 0 {
-		v.log(level, strings.TrimSuffix(text.String(), "\n"))
+		g.Proxy.Log(level, strings.TrimSuffix(text.String(), "\n"))
 	}
-	return written(v.mem.WriteUint32Le(word(s, 3), uint32(n)))
+	return wasiWritten(g.Memory.WriteUint32Le(word(s, 3), uint32(n)))
 }
 
-func wasiNoStrings(v *vm, s []uint64) uint32 {
-	return written(v.mem.WriteUint32Le(word(s, 0), 0) && v.mem.WriteUint32Le(word(s, 1), 0))
+func wasiNoStrings(g *Guest, s []uint64) uint32 {
+	return wasiWritten(g.Memory.WriteUint32Le(word(s, 0), 0) && g.Memory.WriteUint32Le(word(s, 1), 0))
 }
 
-func wasiNothing(*vm, []uint64) uint32 { return wasiOK }
+func wasiNothing(*Guest, []uint64) uint32 { return wasiOK }
 
-func written(ok bool) uint32 {
+// wasiWritten is the result of a call that had to write into the module's memory.
+func wasiWritten(ok bool) uint32 {
 	if !ok {
 		return wasiFault
 	}

@@ -1,4 +1,4 @@
-package hostsim
+package wasm
 
 import (
 	"context"
@@ -9,30 +9,34 @@ import (
 	"strings"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/callonce/callonce/hostsim/internal/abi"
 )
 
 const pageSize = 64 << 10
 
-// Code is a compiled module, from which the VMs of one host or of many are instantiated. Safe for concurrent use.
+// Code is a compiled module, from which VMs are instantiated. Safe for concurrent use.
 type Code struct {
 	runtime  wazero.Runtime
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule
 }
 
-// Compile compiles c.Wasm, with the cache and the limit of memory that c names, for Config.Code. It refuses early, and by name, what
-// would otherwise surface as an odd failure of the first request. A host that gets no Code does this by itself.
-func Compile(ctx context.Context, c Config) (_ *Code, err error) {
-	c.setDefaults()
-	if len(c.Wasm) == 0 {
-		return nil, errors.New("no module: Config.Wasm is empty")
-	}
+// Options are what a module is compiled with.
+type Options struct {
+	// CacheDir keeps compiled code between processes; "" compiles anew.
+	CacheDir string
+	// MemoryLimit bounds the memory of one VM in bytes.
+	MemoryLimit int64
+}
+
+// Compile refuses early, and by name, what would otherwise surface as an odd failure of the first request.
+func Compile(ctx context.Context, code []byte, o Options) (_ *Code, err error) {
 	m := &Code{}
-	rc := wazero.NewRuntimeConfigCompiler().WithMemoryLimitPages(uint32(c.MemoryLimit / pageSize)).WithCloseOnContextDone(false)
-	if c.CacheDir != "" {
-		if m.cache, err = wazero.NewCompilationCacheWithDir(c.CacheDir); err != nil {
+	rc := wazero.NewRuntimeConfigCompiler().WithMemoryLimitPages(uint32(o.MemoryLimit / pageSize)).WithCloseOnContextDone(false)
+	if o.CacheDir != "" {
+		if m.cache, err = wazero.NewCompilationCacheWithDir(o.CacheDir); err != nil {
 			return nil, fmt.Errorf("compilation cache: %w", err)
 		}
 		rc = rc.WithCompilationCache(m.cache)
@@ -43,18 +47,18 @@ func Compile(ctx context.Context, c Config) (_ *Code, err error) {
 			m.Close(ctx)
 		}
 	}()
-	known, err := instantiateHostModules(ctx, m.runtime)
+	known, err := abi.Instantiate(ctx, m.runtime)
 	if err != nil {
 		return nil, fmt.Errorf("host functions: %w", err)
 	}
 	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	if m.compiled, err = m.runtime.CompileModule(ctx, c.Wasm); err != nil {
+	if m.compiled, err = m.runtime.CompileModule(ctx, code); err != nil {
 		return nil, fmt.Errorf("compile module: %w", err)
 	}
 	return m, errors.Join(checkImports(m.compiled, known), checkExports(m.compiled))
 }
 
-// Close frees the code. No host may use it any more.
+// Close frees the code. No VM may run it any more.
 func (m *Code) Close(ctx context.Context) error {
 	err := m.runtime.Close(ctx)
 	if m.cache != nil {
@@ -101,9 +105,4 @@ func checkExports(m wazero.CompiledModule) error {
 		errs = append(errs, errors.New("the module must export malloc or proxy_on_memory_allocate"))
 	}
 	return errors.Join(errs...)
-}
-
-// instantiate makes the memory and globals of one VM; nothing of the module runs yet.
-func (m *Code) instantiate(ctx context.Context) (api.Module, error) {
-	return m.runtime.InstantiateModule(ctx, m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 }
