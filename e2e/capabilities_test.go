@@ -116,6 +116,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 				}
 				e, err := envoytest.Start(envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL(), Edit: func(e *envoytest.Tree) {
 					delete(e.Object(envoytest.Plugin.To("capability_restriction_config", "allowed_capabilities")...), without)
+					// As a mesh may set them; without any Go's runtime does not read them.
+					e.Object(envoytest.Plugin.To("vm_config")...)["environment_variables"] = map[string]any{"key_values": map[string]any{"NAME": "value"}}
 				}})
 				logs := ""
 				if err != nil {
