@@ -19,9 +19,10 @@ run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a pa
 	@exec $(DIST)/run $(if $(CONFIG),-config $(CONFIG)) $(if $(filter etcd,$(STORE)),-etcd $(DIST)/etcd)
 
 .PHONY: demo
-demo: build ## Play the scenarios of repeated calls, and count the charges at the server
+demo: build ## Play the scenarios of repeated calls, at one proxy and at two over one etcd, and count the charges at the server
 	@$(GO) build -C e2e -o ../$(DIST)/demo ./cmd/demo
-	@exec $(DIST)/demo
+	@$(GO) build -C e2e -o ../$(DIST)/etcd ./cmd/etcd
+	@exec $(DIST)/demo -etcd $(DIST)/etcd
 
 # The modules of this repository: each is tidy by itself, and go mod tidy in one does not look into the others.
 MODULES = $(patsubst %/,%,$(dir $(shell git ls-files '*go.mod')))
