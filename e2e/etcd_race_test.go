@@ -70,10 +70,11 @@ type etcdFleet struct {
 }
 
 func (f *etcdFleet) replica() *envoytest.Envoy {
+	config := etcdConfig(f.store, f.policy+`,"ttl":"2h"`) // no entry ends within a run
 	if f.etcdRace.members > 1 {
-		return replica(f.t, f.server, "", etcdConfig(f.store, f.policy), over(f.members))
+		return replica(f.t, f.server, "", config, over(f.members))
 	}
-	return replica(f.t, f.server, f.members[0].addr, etcdConfig(f.store, f.policy))
+	return replica(f.t, f.server, f.members[0].addr, config)
 }
 
 func (f *etcdFleet) kill(pid int) {
