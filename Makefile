@@ -82,7 +82,7 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) test -C e2e -count=1 -timeout 70m ./...
 
 .PHONY: bench
-bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger and OF=hostsim measure those; WRITE=1 keeps the figures in docs/measurements.md
+bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger, OF=hostsim and OF=etcd measure those; WRITE=1 keeps the figures in docs/measurements.md
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
 	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(WRITE),-write)
 
