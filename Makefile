@@ -19,9 +19,10 @@ run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a pa
 	@exec $(DIST)/run $(if $(CONFIG),-config $(CONFIG)) $(if $(filter etcd,$(STORE)),-etcd $(DIST)/etcd)
 
 .PHONY: demo
-demo: build ## Play the scenarios of repeated calls, and count the charges at the server
+demo: build ## Play the scenarios of repeated calls, at one proxy and at two over one etcd, and count the charges at the server
 	@$(GO) build -C e2e -o ../$(DIST)/demo ./cmd/demo
-	@exec $(DIST)/demo
+	@$(GO) build -C e2e -o ../$(DIST)/etcd ./cmd/etcd
+	@exec $(DIST)/demo -etcd $(DIST)/etcd
 
 # The modules of this repository: each is tidy by itself, and go mod tidy in one does not look into the others.
 # Those of the meshes' programs are left to make mesh: tidying them takes a gigabyte of modules.
@@ -82,7 +83,7 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) test -C e2e -count=1 -timeout 70m ./...
 
 .PHONY: bench
-bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger and OF=hostsim measure those; WRITE=1 keeps the figures in docs/measurements.md
+bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger, OF=hostsim and OF=etcd measure those; WRITE=1 keeps the figures in docs/measurements.md
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
 	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(WRITE),-write)
 

@@ -135,7 +135,12 @@ func TestEtcdTroubles(t *testing.T) {
 // awaitRunning waits until a call runs at the server.
 func awaitRunning(t testing.TB, server *payments.Server) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); server.Book.Running() == 0; time.Sleep(5 * time.Millisecond) {
+	awaitRun(t, func() bool { return server.Book.Running() > 0 })
+}
+
+func awaitRun(t testing.TB, runs func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !runs(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no call reaches the server")
 		}

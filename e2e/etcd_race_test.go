@@ -44,7 +44,7 @@ func TestEtcdEnvoyKilled(t *testing.T) {
 			f.kill(f.replicas[i].PID())
 			return func() {
 				f.replicas[i].Close()
-				f.replicas[i] = f.replica()
+				f.replicas[i] = f.replica(i)
 			}
 		},
 	}, 2)
@@ -60,20 +60,30 @@ type etcdRace struct {
 	unknown bool // it may leave unknown outcomes
 }
 
-// etcdFleet is several Envoys over one etcd.
+// etcdFleet is several Envoys over one etcd, each in front of a server of its own.
 type etcdFleet struct {
 	etcdRace
 	t        *testing.T
-	server   *payments.Server
+	servers  []*payments.Server
 	members  []*member
 	replicas []*envoytest.Envoy
 }
 
-func (f *etcdFleet) replica() *envoytest.Envoy {
-	if f.etcdRace.members > 1 {
-		return replica(f.t, f.server, "", etcdConfig(f.store, f.policy), over(f.members))
+// runs is how often a call was run, and how many run now, at all servers.
+func (f *etcdFleet) runs(key string) (ended, running int) {
+	for _, s := range f.servers {
+		running += s.Book.Running()
+		ended += s.Book.CountFor(key)
 	}
-	return replica(f.t, f.server, f.members[0].addr, etcdConfig(f.store, f.policy))
+	return ended, running
+}
+
+func (f *etcdFleet) replica(i int) *envoytest.Envoy {
+	config := etcdConfig(f.store, f.policy+`,"ttl":"2h"`) // no entry ends within a run
+	if f.etcdRace.members > 1 {
+		return replica(f.t, f.servers[i], "", config, over(f.members))
+	}
+	return replica(f.t, f.servers[i], f.members[0].addr, config)
 }
 
 func (f *etcdFleet) kill(pid int) {
@@ -90,14 +100,15 @@ func raceOnEtcd(t *testing.T, race etcdRace, envoys ...int) {
 	}
 	for _, n := range envoys {
 		t.Run(fmt.Sprint(n, " Envoys"), func(t *testing.T) {
-			f := &etcdFleet{etcdRace: race, t: t, server: startPayments(t, payments.Options{Stateless: true, JSON: true})}
+			f := &etcdFleet{etcdRace: race, t: t}
 			if race.members > 1 {
 				f.members = startMembers(t, race.members)
 			} else {
 				f.members = []*member{startMember(t)}
 			}
 			for i := range n {
-				f.replicas = append(f.replicas, f.replica())
+				f.servers = append(f.servers, startPayments(t, payments.Options{Stateless: true, JSON: true}))
+				f.replicas = append(f.replicas, f.replica(i))
 				pay(t, f.replicas[i], fmt.Sprint("warm", i), 0)
 			}
 			f.play(rounds)
@@ -134,7 +145,7 @@ func (f *etcdFleet) play(rounds int) {
 		}
 		close(start)
 		if fails {
-			awaitRunning(t, f.server)
+			awaitRun(t, func() bool { _, running := f.runs(key); return running > 0 })
 			repair := f.fault(f)
 			all.Wait()
 			repair()
@@ -151,10 +162,10 @@ func (f *etcdFleet) play(rounds int) {
 			end = got
 		}
 		ends[end]++
-		for f.server.Book.Running() > 0 {
+		n, running := f.runs(key)
+		for ; running > 0; n, running = f.runs(key) {
 			time.Sleep(5 * time.Millisecond) // of a killed proxy; it ends all the same
 		}
-		n := f.server.Book.CountFor(key)
 		ran[n]++
 		if n > 1 || n == 0 && end == "replay" {
 			t.Fatalf("%s ran %d times, and ends as %s", key, n, end)

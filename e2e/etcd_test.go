@@ -153,13 +153,7 @@ func replica(t testing.TB, server *payments.Server, etcd, config string, more ..
 
 // addEtcd adds the cluster that the store calls, as docs/etcd.md has it.
 func addEtcd(e *envoytest.Tree, name, url string) {
-	c := e.Cluster(name, url)
-	c["typed_extension_protocol_options"] = map[string]any{
-		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": map[string]any{
-			"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-			"explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{}},
-		}}
-	e.Insert([]any{c}, envoytest.Clusters...)
+	e.Insert([]any{e.HTTP2(name, url)}, envoytest.Clusters...)
 }
 
 // pay sends a call of a key until the store serves, and gives what came back.
