@@ -94,9 +94,9 @@ func (c *ca) credentials(t *testing.T, dir, id string) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"certificates.pem":    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]})),
-		"private_key.pem":     string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})),
-		"ca_certificates.pem": c.pem,
+		"cert-chain.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]})),
+		"key.pem":        string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})),
+		"root-cert.pem":  c.pem,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -1,11 +1,14 @@
 package mesh_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // labelled is a metric of the filter with its labels, as Prometheus gets it.
@@ -90,6 +93,7 @@ func TestIstioGateway(t *testing.T) {
 		gone := find(t, manifests(t, "istio/gateway"), "EnvoyFilter")
 		http := in(patchValue(t, gone, "EXTENSION_CONFIG"), "typed_config", "config", "vm_config", "code", "remote", "http_uri").(object)
 		http["uri"] = "oci://registry.example.com/callonce:gone"
+		i.guards(t, "forgotten")
 		i.change(t, gone)
 		eventually(t, "denied", i.answers("/mcp", 403))
 		if r := i.charge(t, "while-gone"); r.status != 403 || i.server.ran("while-gone") != 0 {
@@ -97,9 +101,11 @@ func TestIstioGateway(t *testing.T) {
 		}
 		i.change(t, filter)
 		eventually(t, "a guard again", i.guarding)
-		if r := i.charge(t, "kept"); !r.replayed {
+		// With the last VM its table went: docs/istio.md says so.
+		if r := i.charge(t, "forgotten"); r.replayed || i.server.ran("forgotten") != 2 {
 			t.Errorf("a key from before: %v", r)
 		}
+		i.guards(t, "after-the-image-came-back")
 	})
 }
 
@@ -151,6 +157,60 @@ func TestIstioJWT(t *testing.T) {
 		}
 	}
 	compare(t, "istio-jwt", i.recording(t))
+}
+
+// In front of one workload, callers told apart by their certificates: envoy/istio/sidecar as it is. Only how traffic gets to the
+// listener is the test's: no iptables redirect it here, so the Sidecar binds a port.
+func TestIstioSidecar(t *testing.T) {
+	w := workload{role: "sidecar", name: "payments-1", namespace: "default", app: object{"app": "payments"}, ip: serverIP, credentials: true}
+	all := manifests(t, "istio/sidecar")
+	find(t, all, "Sidecar")["spec"].(object)["ingress"] = []any{object{
+		"port": object{"number": 9090, "protocol": "HTTP", "name": "http"}, "bind": serverIP, "captureMode": "NONE", "defaultEndpoint": "127.0.0.1:8080",
+	}}
+	i := startIstiod(t, meshConfig(t), append(service("payments", w, 9090, 9090), all...)...)
+	listen(t, "127.0.0.1:8080", i.server)
+	i.agent = i.startAgent(t, w, meshConfig(t))
+	as := func(id string) *mesh {
+		m := i.mesh
+		config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"istio-http/1.1", "http/1.1"}}
+		if id != "" {
+			config.Certificates = []tls.Certificate{authority.issue(t, id)}
+		}
+		m.dial = func() (net.Conn, error) {
+			conn, err := net.DialTimeout("tcp", serverIP+":9090", 5*time.Second)
+			if err != nil {
+				return nil, err
+			}
+			return tls.Client(conn, config), nil
+		}
+		return &m
+	}
+	ada, bob := as("spiffe://cluster.local/ns/default/sa/ada"), as("spiffe://cluster.local/ns/default/sa/bob")
+	eventually(t, "a guard", ada.guarding)
+	ada.guards(t, "hers")
+	if r := bob.send(t, "POST", "/mcp", toolCall("charge", "his"), "Idempotency-Key", "hers"); r.status != 200 || r.replayed || i.server.ran("his") != 1 {
+		t.Errorf("another caller with the same key: %v", r)
+	}
+	t.Run("spellings", func(t *testing.T) { ada.closed(t, true) })
+	for name, m := range map[string]*mesh{"no certificate": as(""), "plain text": {dial: plain(serverIP + ":9090"), server: i.server}} {
+		if r, err := m.try("POST", "/mcp", toolCall("charge", "nobody"), "Idempotency-Key", "hers"); err == nil {
+			t.Errorf("%s: want no answer, got %v", name, r)
+		}
+	}
+	t.Run("recorded", func(t *testing.T) { compare(t, "istio-sidecar", i.mesh.recording(t, 9090, "inbound|")) })
+	t.Run("no shadow rule", func(t *testing.T) {
+		filter := find(t, all, "EnvoyFilter")
+		patches := filter["spec"].(object)["configPatches"].([]any)
+		filter["spec"].(object)["configPatches"] = patches[1:]
+		i.change(t, filter)
+		eventually(t, "refused", func() error {
+			r, err := ada.try("POST", "/mcp", toolCall("charge", "nobody"), "Idempotency-Key", "nobody")
+			if err == nil && (r.status != 400 || !strings.Contains(r.body, "idempotency_requires_verified_identity")) {
+				err = errors.New(r.String())
+			}
+			return err
+		})
+	})
 }
 
 // Istio's own resource: envoy/istio/wasmplugin as it is, and its other sources.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -84,21 +83,28 @@ func meshConfig(t *testing.T) object {
 	return m
 }
 
-// startIstio starts everything, with objects there from the start: a registry, the server, the API server, istiod, and a gateway
-// for the namespace istio-ingress.
-func startIstio(t *testing.T, config object, objects ...object) *istio {
+// startIstiod starts everything but a workload, with objects there from the start: a registry, the server, the API server, istiod.
+func startIstiod(t *testing.T, config object, objects ...object) *istio {
 	t.Helper()
 	startRegistry(t)
 	i := &istio{api: apiserver.New(definitions...)}
 	i.server = startServer(t)
-	i.api.Namespaces("istio-system", "istio-ingress", "mcp")
-	i.api.Apply(service("istio-ingressgateway", ingress, 80, 80)...)
-	i.api.Apply(service("payments", workload{name: "payments-1", namespace: "istio-ingress", app: object{"app": "server"}, ip: serverIP}, 8080, 8080)...)
+	i.admin = "http://127.0.0.1:15000"
+	i.api.Namespaces("istio-system", "istio-ingress")
 	i.api.Apply(objects...)
 	listen(t, apiAt, i.api)
 	i.startControl(t, config)
+	return i
+}
+
+// startIstio starts a gateway besides, and has the server known in the namespace istio-ingress.
+func startIstio(t *testing.T, config object, objects ...object) *istio {
+	t.Helper()
+	all := append(service("istio-ingressgateway", ingress, 80, 80),
+		service("payments", workload{name: "payments-1", namespace: ingress.namespace, app: object{"app": "payments"}, ip: serverIP}, 8080, 8080)...)
+	i := startIstiod(t, config, append(all, objects...)...)
 	i.agent = i.startAgent(t, ingress, config)
-	i.admin, i.dial = "http://127.0.0.1:15000", plain(net.JoinHostPort(gatewayIP, "80"))
+	i.dial = plain(net.JoinHostPort(gatewayIP, "80"))
 	return i
 }
 
@@ -215,5 +221,3 @@ func logged(t *testing.T, p *child.Process, from int, words string) {
 		return nil
 	})
 }
-
-const settle = 300 * time.Millisecond
