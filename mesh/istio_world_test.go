@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -41,11 +40,14 @@ type workload struct {
 	namespace string
 	app       object // its labels
 	ip        string
-	// credentials is a folder with certificates of the mesh; none: plain text
-	credentials string
+	// credentials says that it has a certificate of the mesh; else all is plain text
+	credentials bool
 }
 
 var ingress = workload{role: "router", name: "gateway-1", namespace: "istio-ingress", app: object{"istio": "ingressgateway"}, ip: gatewayIP}
+
+// id is what its certificate says.
+func (w workload) id() string { return "spiffe://cluster.local/ns/" + w.namespace + "/sa/default" }
 
 // service is a service with one pod.
 func service(name string, w workload, port int, target int) []object {
@@ -81,21 +83,28 @@ func meshConfig(t *testing.T) object {
 	return m
 }
 
-// startIstio starts everything, with objects there from the start: a registry, the server, the API server, istiod, and a gateway
-// for the namespace istio-ingress.
-func startIstio(t *testing.T, config object, objects ...object) *istio {
+// startIstiod starts everything but a workload, with objects there from the start: a registry, the server, the API server, istiod.
+func startIstiod(t *testing.T, config object, objects ...object) *istio {
 	t.Helper()
 	startRegistry(t)
 	i := &istio{api: apiserver.New(definitions...)}
 	i.server = startServer(t)
-	i.api.Namespaces("istio-system", "istio-ingress", "mcp")
-	i.api.Apply(service("istio-ingressgateway", ingress, 80, 80)...)
-	i.api.Apply(service("payments", workload{name: "payments-1", namespace: "istio-ingress", app: object{"app": "payments"}, ip: serverIP}, 8080, 8080)...)
+	i.admin = "http://127.0.0.1:15000"
+	i.api.Namespaces("istio-system", "istio-ingress")
 	i.api.Apply(objects...)
 	listen(t, apiAt, i.api)
 	i.startControl(t, config)
+	return i
+}
+
+// startIstio starts a gateway besides, and has the server known in the namespace istio-ingress.
+func startIstio(t *testing.T, config object, objects ...object) *istio {
+	t.Helper()
+	all := append(service("istio-ingressgateway", ingress, 80, 80),
+		service("payments", workload{name: "payments-1", namespace: ingress.namespace, app: object{"app": "payments"}, ip: serverIP}, 8080, 8080)...)
+	i := startIstiod(t, config, append(all, objects...)...)
 	i.agent = i.startAgent(t, ingress, config)
-	i.admin, i.dial = "http://127.0.0.1:15000", plain(net.JoinHostPort(gatewayIP, "80"))
+	i.dial = plain(net.JoinHostPort(gatewayIP, "80"))
 	return i
 }
 
@@ -109,7 +118,7 @@ func (i *istio) startControl(t *testing.T, config object) {
 		"clusters": []any{object{"name": "stub", "cluster": object{"server": "http://" + apiAt}}},
 		"users":    []any{object{"name": "stub", "user": object{}}},
 	})
-	i.istiod = run(t, "istiod", []string{
+	i.istiod = run(t, "istiod", dir, []string{
 		// Filters of Istio's own Envoy; and no certificate authority.
 		"PILOT_ENABLE_ALPN_FILTER=false", "PILOT_ENABLE_METADATA_EXCHANGE=false", "ENABLE_CA_SERVER=false",
 		"PILOT_ENABLE_GATEWAY_API=false", "PILOT_ENABLE_ANALYSIS=false",
@@ -132,10 +141,13 @@ func (i *istio) startAgent(t *testing.T, w workload, config object) *child.Proce
 		"POD_NAME=" + w.name, "POD_NAMESPACE=" + w.namespace, "INSTANCE_IP=" + w.ip, "SERVICE_ACCOUNT=default", "ISTIO_META_CLUSTER_ID=Kubernetes",
 		"ISTIO_METAJSON_LABELS=" + string(labels), "ISTIO_BOOTSTRAP=" + filepath.Join(os.Getenv(varIstio), tools.Bootstrap), "PROXY_CONFIG=" + string(text),
 	}
-	if w.credentials == "" {
+	dir := t.TempDir() // the agent writes below it
+	if w.credentials {
+		authority.credentials(t, dir, w.id())
+	} else {
 		environment = append(environment, "FILE_MOUNTED_CERTS=true")
 	}
-	return run(t, w.name, environment, filepath.Join(os.Getenv(varIstio), "pilot-agent"), "proxy", w.role,
+	return run(t, w.name, dir, environment, filepath.Join(os.Getenv(varIstio), "pilot-agent"), "proxy", w.role,
 		"--domain", w.namespace+".svc.cluster.local", "--serviceCluster", w.name+"."+w.namespace, "--proxyLogLevel", "warning", "--profiling=false")
 }
 
@@ -209,5 +221,3 @@ func logged(t *testing.T, p *child.Process, from int, words string) {
 		return nil
 	})
 }
-
-const settle = 300 * time.Millisecond

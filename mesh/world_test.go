@@ -2,8 +2,8 @@ package mesh_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,14 +32,16 @@ import (
 const (
 	gatewayIP  = "127.0.0.2"
 	serverIP   = "127.0.0.3"
-	serverPort = "8080"
-	registryAt = "127.0.0.1:5000" // go-containerregistry speaks plain HTTP to this address alone
-	moduleAt   = "127.0.0.1:5001"
+	registryIP = "127.0.0.4"
+	issuerIP   = "127.0.0.5"
+	modulesIP  = "127.0.0.6"
+	serverAt   = serverIP + ":8080"
 	apiAt      = "127.0.0.1:6443"
-	imageName  = registryAt + "/callonce:0.1.0"
+	imageName  = "registry.example.com/callonce:0.1.0" // as in the manifests
+	moduleURL  = "http://modules.example.com:8000/callonce.wasm"
 )
 
-const patience = time.Minute
+const patience = 90 * time.Second
 
 type object = map[string]any
 
@@ -139,11 +141,15 @@ func (s *server) ran(order string) int {
 	return s.runs[order]
 }
 
-func listen(t *testing.T, at string, h http.Handler) {
+// listen serves at an address, and over TLS where a name is given for the certificate.
+func listen(t *testing.T, at string, h http.Handler, names ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(names) > 0 {
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{authority.issue(t, names...)}})
 	}
 	s := &http.Server{Handler: h, ErrorLog: log.New(io.Discard, "", 0)}
 	done := make(chan struct{})
@@ -155,10 +161,10 @@ func listen(t *testing.T, at string, h http.Handler) {
 func startServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{runs: map[string]int{}}
-	listen(t, net.JoinHostPort(serverIP, serverPort), s)
+	listen(t, serverAt, s)
 	t.Cleanup(func() {
 		for order, n := range s.runs {
-			if n > 1 && order != "" && !strings.HasPrefix(order, "unguarded") {
+			if n > 1 && order != "" && !strings.HasPrefix(order, "unguarded") && !strings.HasPrefix(order, "forgotten") {
 				t.Errorf("order %s ran %d times", order, n)
 			}
 		}
@@ -186,30 +192,21 @@ func startRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen(t, registryAt, registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	listen(t, registryIP+":443", registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)), "registry.example.com")
 	if err := b.Push(imageName); err != nil {
 		t.Fatal(err)
 	}
-	listen(t, moduleAt, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(b.wasm) }))
+	listen(t, modulesIP+":8000", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(b.wasm) }))
 }
 
-// manifests are the objects of a folder below envoy/, built as kubectl builds them, with the one change that everybody makes: the image's name.
+// manifests are the objects of a folder below envoy/, built as kubectl builds them, and otherwise as they are.
 func manifests(t *testing.T, folder string) []object {
 	t.Helper()
 	all, err := kustomized(filepath.Join("..", "envoy", folder))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = bytes.ReplaceAll(text, []byte("registry.example.com/callonce:0.1.0"), []byte(imageName))
-	var changed []object
-	if err := json.Unmarshal(text, &changed); err != nil {
-		t.Fatal(err)
-	}
-	return changed
+	return all
 }
 
 func kustomized(folder string) ([]object, error) {
@@ -245,13 +242,10 @@ func find(t *testing.T, all []object, kind string) object {
 }
 
 // run starts a program in a folder, with an environment of its own.
-func run(t *testing.T, name string, environment []string, program string, args ...string) *child.Process {
+func run(t *testing.T, name, dir string, environment []string, program string, args ...string) *child.Process {
 	t.Helper()
 	cmd := exec.Command(program, args...)
-	cmd.Dir = filepath.Join(t.TempDir(), name)
-	if err := os.MkdirAll(cmd.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	cmd.Dir = dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}, environment...)
 	p, err := child.Start(name, cmd, nil)
 	if err != nil {
@@ -260,8 +254,17 @@ func run(t *testing.T, name string, environment []string, program string, args .
 	t.Cleanup(func() {
 		p.Stop()
 		if t.Failed() {
-			printed := p.Output()
-			t.Logf("%s printed:\n%s", name, printed[max(0, len(printed)-6000):])
+			if os.Getenv("CALLONCE_MESH_QUIET") != "" {
+				return
+			}
+			var printed strings.Builder
+			for line := range strings.Lines(p.Output()) {
+				if !strings.HasPrefix(line, "{") { // the access log
+					printed.WriteString(line)
+				}
+			}
+			text := printed.String()
+			t.Logf("%s printed:\n%s", name, text[max(0, len(text)-8000):])
 		}
 	})
 	return p
@@ -324,7 +327,9 @@ type reply struct {
 	replayed bool
 }
 
-func (r reply) String() string { return fmt.Sprintf("%d replayed=%v %.300s", r.status, r.replayed, r.body) }
+func (r reply) String() string {
+	return fmt.Sprintf("%d replayed=%v %.300s", r.status, r.replayed, r.body)
+}
 
 // mesh is a way to the server through a mesh, as a caller sees it.
 type mesh struct {
