@@ -101,6 +101,7 @@ const every = `{
 			"bind_request_id": false,
 			"strip": true,
 			"advertise": true,
+			"count_repeats": true,
 			"log_unkeyed": true,
 			"forward_key": "X-Forward-Key",
 			"stray_key": "ignore",
@@ -172,7 +173,7 @@ func TestEveryMember(t *testing.T) {
 	send.Window, send.Exclude = 90*time.Second, []string{"/sent_at", "/a~1b/0"}
 	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
 	want := &policy.Policy{
-		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, LimitsOfProxy: true, Server: "payments é",
+		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, LimitsOfProxy: true, CountRepeats: true, Server: "payments é",
 		Keys:       []policy.KeySource{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},
 		Principal:  []policy.Principal{{claim("iss"), claim("sub")}, {san}, {subject, {Text: "header:x-user", Header: "x-user"}}},
 		Pointers:   []string{"/arguments/meta/idempotency-key", "/_meta/a~1b~0c"},

@@ -78,6 +78,7 @@ type Policy struct {
 	RefuseStray   bool
 	Advertise     bool
 	LogUnkeyed    bool
+	CountRepeats  bool // of each key
 	Reply         Reply
 	MarkMeta      bool
 
