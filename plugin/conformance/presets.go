@@ -246,6 +246,16 @@ func playGateway(a *actor) {
 			a.Errorf("G15: %d counted as %s, expected %d at least", n, outcome, least)
 		}
 	}
+	for reason, least := range map[string]int64{"idempotency_unsupported_request": 3, "idempotency_key_invalid": 3, "idempotency_requires_verified_identity": 1, "idempotency_key_conflict": 2, "idempotency_capacity": 1} {
+		if n := a.proxy.Counter(a, "callonce_refusals_total", map[string]string{"server": "gateway", "reason": reason}); n < least {
+			a.Errorf("%d refusals counted as %s, expected %d at least", n, reason, least)
+		}
+	}
+	for _, how := range []string{"error", "tool_error"} {
+		if n := a.proxy.Counter(a, "callonce_completed_errors_total", map[string]string{"server": "gateway", "tool": "*", "how": how}); n != 1 {
+			a.Errorf("%d kept failures counted as %s, expected 1", n, how)
+		}
+	}
 	for _, line := range a.proxy.AccessLog(a) {
 		if h := line["key_hash"]; h != "" && h != "-" && len(h) != 16 {
 			a.Errorf("G15: a key shows as %q", h)

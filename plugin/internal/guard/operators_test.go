@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -95,5 +96,22 @@ func TestRepeats(t *testing.T) {
 	off.send(g, toolCall("1", `{}`))
 	if x := off.send(g, toolCall("1", `{}`)); seen(x) != "/1" {
 		t.Errorf("off: %s", seen(x))
+	}
+}
+
+// marker says to programs, or to models too, that an answer is a replay; an error has no place for it.
+func TestMarkers(t *testing.T) {
+	const result = `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"paid"}]}}`
+	const meta, line = `"_meta":{"callonce.dev/replayed":true}`, `nothing was done a second time`
+	for marker, want := range map[string][2]bool{"none": {false, false}, "meta": {true, false}, "text": {true, true}} {
+		w := newWorld(t)
+		g := w.worker(anyone(`,"marker":"` + marker + `"`))
+		for key, body := range map[string]string{"a": result, "b": `{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x"}}`} {
+			w.send(g, toolCall("1", `{}`), "idempotency-key", key).answer(200, "application/json", body)
+			x := w.send(g, toolCall("1", `{}`), "idempotency-key", key)
+			if found := [2]bool{strings.Contains(x.reply, meta), strings.Contains(x.reply, line)}; key == "a" && found != want || key == "b" && x.reply != body {
+				t.Errorf("%s: found %s", marker, x.reply)
+			}
+		}
 	}
 }

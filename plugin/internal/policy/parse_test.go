@@ -108,7 +108,7 @@ const every = `{
 			"released_statuses": [503, 599, 500],
 			"released_errors": [-32602, 7],
 			"reply": "tool_result",
-			"marker": "meta",
+			"marker": "text",
 			"lease": "30s",
 			"on_store_error": "forward",
 			"tools": [
@@ -180,7 +180,7 @@ func TestEveryMember(t *testing.T) {
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},
 		Path:       policy.PathIgnored,
-		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true,
+		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true, MarkText: true,
 		Dropped:   []string{"idempotency-key", "x-idempotency-key", "x-key"},
 		Tools:     []policy.Tool{tool("get_*", policy.GuardOff), charge, send, tool("*", policy.GuardOptional)},
 		Unlisted:  tool("*", policy.GuardOptional),
