@@ -61,6 +61,9 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		s.frees(a)
 		return
 	}
+	if a == mcp.ToolError || a == mcp.Failed {
+		s.g.counts.add(s.label(), completedErrors, s.call.tool.Match, cause)
+	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
 		Status:  s.reply.status,
 		IDStart: s.g.response.IDStart,

@@ -68,6 +68,9 @@ func TestScansAreBounded(t *testing.T) {
 		for i := range 20 {
 			before := w.gets
 			want(t, fmt.Sprint("a claim beyond ", i), ask().Verdict, ledger.First)
+			if k.store.scans != 0 {
+				t.Fatalf("claim %d beyond leaves %d scans", i, k.store.scans)
+			}
 			if read := w.gets - before; read > 32+20 {
 				t.Fatalf("claim %d beyond read %d records", i, read)
 			}
