@@ -294,6 +294,8 @@ func TestLarge(t *testing.T) { Large(t, simulator{}) }
 
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
 
+func TestWaiting(t *testing.T) { Waiting(t, simulator{}) }
+
 func TestCauses(t *testing.T) { Causes(t, simulator{}) }
 
 // The same where the host cannot hold headers. Some cases try both by themselves.

@@ -59,7 +59,9 @@ var (
 	claimedAhead       = &metric{"callonce_claimed_ahead_total", nil}
 	foreignBytes       = &metric{"callonce_foreign_records_total", nil}
 	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", nil}
+	waitsEnded         = &metric{"callonce_waits_total", []string{"how"}}
 
+	waitingNow      = &metric{"callonce_waiting", nil}
 	entries         = &metric{"callonce_entries", []string{"state"}}
 	replyBytes      = &metric{"callonce_reply_bytes", nil}
 	youngestEvicted = &metric{"callonce_youngest_evicted_seconds", nil}

@@ -63,4 +63,5 @@ func (s *Stream) settleRoot(o ledger.Outcome) {
 		s.call.rooted, s.rootLease = true, answer.Lease
 	}
 	s.g.store.Settle(s.rootLease, o)
+	s.settledLease(&s.rootLease)
 }

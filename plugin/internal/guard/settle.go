@@ -199,6 +199,7 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 		s.reply.fenced = true
 		how, cause = hows[ledger.MarkUnknown], byHolderLost
 	}
+	s.settledLease(&s.lease)
 	s.state(stateSettled, how)
 	s.state(stateSettledBy, cause)
 }

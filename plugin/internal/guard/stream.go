@@ -40,6 +40,8 @@ type Stream struct {
 
 	wait wait // how it waits until its body has been judged
 
+	waiter *waiter // of a call whose repeats wait for its answer, until the ledger's last word
+
 	asked bool // the ledger was asked; index is where the guard keeps the stream
 	index int
 }
@@ -228,6 +230,7 @@ func (s *Stream) Done() {
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
+		s.endWait(waitLeft)
 	case forwarded:
 		s.settleAtEnd()
 	case advertised:
@@ -263,6 +266,7 @@ func (s *Stream) contain(p phase, a *Action) {
 		return
 	}
 	s.g.fault(fault)
+	s.failWait()
 	was := s.stage
 	s.stage = passing
 	s.failAdvert()

@@ -22,6 +22,8 @@ var nestedLimits = []nestedLimit{
 	{"in_flight_per_principal", "in_flight", func(l *Limits) *int { return &l.InFlightPerPrincipal }},
 	{"in_flight_per_scope", "in_flight_per_principal", func(l *Limits) *int { return &l.InFlightPerScope }},
 	{"tombstones_per_scope", "entries_per_scope", func(l *Limits) *int { return &l.TombstonesPerScope }},
+	{"waiting", "", func(l *Limits) *int { return &l.Waiting }},
+	{"waiting_per_scope", "waiting", func(l *Limits) *int { return &l.WaitingPerScope }},
 	{"stored_bytes", "", func(l *Limits) *int { return &l.StoredBytes }},
 	{"reply_bytes", "stored_bytes", func(l *Limits) *int { return &l.ReplyBytes }},
 }

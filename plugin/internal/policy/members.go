@@ -92,6 +92,8 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			i, _ := r.choice(n, at, "refuse", "forward")
 			p.ForwardOnError = i == 1
 		}},
+		{"on_in_flight", func(n canonical.Node, at string) { r.onInFlight(n, at, &p.onInFlight) }},
+		{"wait", func(n canonical.Node, at string) { r.wait(n, at, &p.wait) }},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
 	})
 	p.finish()
@@ -121,12 +123,14 @@ func (p *Policy) finish() {
 		p.Lease = min(DefaultLease, p.TTL)
 	}
 	p.Unlisted.TTL = p.TTL
+	p.Unlisted.finishWait(p)
 	p.MustGuard = p.Unlisted.Guard.Must()
 	for i := range p.Tools {
 		t := &p.Tools[i]
 		if t.TTL == 0 {
 			t.TTL = p.TTL
 		}
+		t.finishWait(p)
 		p.MustGuard = p.MustGuard || t.Guard.Must()
 	}
 	for _, k := range p.Keys {
@@ -214,6 +218,8 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 			i, _ := r.choice(n, at, "refuse", "retry")
 			t.RetryUnknown = i == 1
 		}},
+		{"on_in_flight", func(n canonical.Node, at string) { r.onInFlight(n, at, &t.onInFlight) }},
+		{"wait", func(n canonical.Node, at string) { r.wait(n, at, &t.wait) }},
 		{"on_tool_error", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "replay", "release")
 			t.ReleaseToolError = i == 1

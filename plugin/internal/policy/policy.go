@@ -41,6 +41,7 @@ type Config struct {
 	byName map[string]*Policy
 	def    *Policy // nil = off
 
+	waits    bool
 	warnings []string // of members and their values
 }
 
@@ -88,6 +89,9 @@ type Policy struct {
 	ReleasedStatuses []int
 	ReleasedErrors   []int // of JSON-RPC, besides those that always release
 	ForwardOnError   bool  // a store that cannot answer lets calls through, unguarded
+
+	onInFlight onInFlight
+	wait       time.Duration
 
 	TTL             time.Duration
 	Lease           time.Duration
@@ -146,6 +150,7 @@ type Limits struct {
 	TombstonesPerScope                               int
 	ReplyBytes                                       int
 	StoredBytes                                      int
+	Waiting, WaitingPerScope                         int  // repeats that are held, in each worker
 	Evict                                            bool // at an entry cap, evict the oldest completed entry
 }
 
@@ -165,6 +170,11 @@ type Tool struct {
 	ReleasedErrors   []int      // further ones than the policy's
 	NotDone          []mcp.Sign // of results that free the key: the tool has not done it yet
 	ResultID         string     // JSON Pointer into the result, "" = none
+
+	Wait time.Duration // a repeat of a call in flight may be held so long for its answer; 0 = it is refused
+
+	onInFlight onInFlight
+	wait       time.Duration // as configured, 0 = the policy's
 }
 
 // KeySource is where a key may stand: exactly one member is set.
