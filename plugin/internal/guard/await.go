@@ -187,11 +187,13 @@ func (g *Guard) settledKey(id [32]byte) (awaits bool) {
 
 // settledLease tells those who wait for a key that its lease has ended.
 func (s *Stream) settledLease(h *ledger.Lease) {
+	if s.g.etcd != nil {
+		return // it has not taken it yet: see taken
+	}
 	if s.g.settledKey(h.ID) {
 		s.host.Wake() // not now: this is another stream's callback
 	}
-	// A store outside of the proxy has not taken it yet: see taken.
-	if s.g.etcd == nil && s.call.tool != nil && s.call.tool.Wait > 0 {
+	if s.call.tool != nil && s.call.tool.Wait > 0 {
 		s.g.awaiting.wakes.tell(h.ID, s.g.now())
 	}
 }
