@@ -26,6 +26,8 @@ func TestLarge(t *testing.T) { conformance.Large(t, front{}) }
 
 func TestEnds(t *testing.T) { conformance.Ends(t, front{}) }
 
+func TestDetached(t *testing.T) { conformance.Detached(t, front{}) }
+
 func TestWaiting(t *testing.T) { conformance.Waiting(t, front{}) }
 
 func TestCauses(t *testing.T) { conformance.Causes(t, front{}) }

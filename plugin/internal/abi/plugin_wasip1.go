@@ -38,7 +38,7 @@ func (p *plugin) start(size uint32) bool {
 		}
 	}
 	g := guard.New(config, metrics{}, logLine)
-	g.Queues = &p.waker
+	g.Queues, g.Calls = &p.waker, calls{}
 	g.Remote = guard.Remote{Caller: newCaller, Wall: wall, Node: nodeID()}
 	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random}, layout); err != nil {
 		logText(logCritical, "the ledger cannot be kept: "+err.Error())

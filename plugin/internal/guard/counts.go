@@ -60,7 +60,9 @@ var (
 	foreignBytes       = &metric{"callonce_foreign_records_total", nil}
 	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", nil}
 	waitsEnded         = &metric{"callonce_waits_total", []string{"how"}}
+	detachedEnded      = &metric{"callonce_detached_total", []string{"how"}}
 
+	detachedNow     = &metric{"callonce_detached", nil}
 	waitingNow      = &metric{"callonce_waiting", nil}
 	entries         = &metric{"callonce_entries", []string{"state"}}
 	replyBytes      = &metric{"callonce_reply_bytes", nil}

@@ -15,6 +15,7 @@ import (
 // concurrent use: a worker is one thread.
 type Guard struct {
 	Remote Remote // for stores outside of the proxy; set before Open
+	Calls  Calls  // of the filter's own, nil = none; set before Open
 	Queues Queues // between workers, nil = none; set before Open
 
 	config    *policy.Config
@@ -39,6 +40,7 @@ type Guard struct {
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
 
 	awaiting awaiting
+	detached detachedCalls
 
 	adverts        int // answers that may gain an advert, and have not ended
 	advertBuffered int // bytes that they keep
@@ -65,6 +67,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		servers: map[string]string{},
 
 		awaiting: newAwaiting(),
+		detached: newDetachedCalls(),
 	}
 	return g
 }
@@ -224,6 +227,7 @@ func (g *Guard) Tick(now ledger.Mono) {
 	g.gatherLive()
 	g.store.Tick(now)
 	g.live = nil
+	g.lookAtDetached(now)
 	g.lookReady()
 	g.lookAtWaiters(now)
 }

@@ -18,6 +18,7 @@ const (
 	replied          // answered by us
 	advertised       // sent on; its answer may gain an advert
 	watching         // goes on; its body is looked at while it passes
+	holding          // claimed; the filter makes the call itself, and the caller waits
 )
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
@@ -39,6 +40,8 @@ type Stream struct {
 	watched []byte // while watching, what has passed of a body that came in pieces
 
 	wait wait // how it waits until its body has been judged
+
+	callout *detached // while holding: the call that was made
 
 	waiter *waiter // of a call whose repeats wait for its answer, until the ledger's last word
 
@@ -176,7 +179,7 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 
 // afterJudgement is what the rest of a request does that has been judged.
 func (s *Stream) afterJudgement() Action {
-	return Action(s.stage == asking || s.stage == replied)
+	return Action(s.stage == asking || s.stage == replied || s.stage == holding)
 }
 
 // read takes the whole body and judges it.
@@ -235,6 +238,8 @@ func (s *Stream) Done() {
 		s.settleAtEnd()
 	case advertised:
 		s.dropAdvert()
+	case holding:
+		s.leaveCallout()
 	}
 	s.stage = passing
 	s.releaseMemory()

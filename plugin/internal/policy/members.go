@@ -92,8 +92,11 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			i, _ := r.choice(n, at, "refuse", "forward")
 			p.ForwardOnError = i == 1
 		}},
-		{"on_in_flight", func(n canonical.Node, at string) { r.onInFlight(n, at, &p.onInFlight) }},
-		{"wait", func(n canonical.Node, at string) { r.wait(n, at, &p.wait) }},
+		{"on_disconnect", func(n canonical.Node, at string) { r.word(n, at, &p.onDisconnect, "stop", "continue") }},
+		{"on_in_flight", func(n canonical.Node, at string) { r.word(n, at, &p.onInFlight, "refuse", "wait") }},
+		{"wait", func(n canonical.Node, at string) { r.duration(n, at, leastWait, mostWait, &p.wait) }},
+		{"detach_timeout", func(n canonical.Node, at string) { r.duration(n, at, time.Second, mostDetach, &p.detachTimeout) }},
+		{"detach_cluster", func(n canonical.Node, at string) { r.text(n, at, expectCluster, 1, 256, &p.detachCluster) }},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
 	})
 	p.finish()
@@ -123,14 +126,14 @@ func (p *Policy) finish() {
 		p.Lease = min(DefaultLease, p.TTL)
 	}
 	p.Unlisted.TTL = p.TTL
-	p.Unlisted.finishWait(p)
+	p.Unlisted.finishSlow(p)
 	p.MustGuard = p.Unlisted.Guard.Must()
 	for i := range p.Tools {
 		t := &p.Tools[i]
 		if t.TTL == 0 {
 			t.TTL = p.TTL
 		}
-		t.finishWait(p)
+		t.finishSlow(p)
 		p.MustGuard = p.MustGuard || t.Guard.Must()
 	}
 	for _, k := range p.Keys {
@@ -185,6 +188,7 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 	if _, ok := p.ArgumentKey(); ok && p.Advertise && !p.Strip {
 		r.mistake(at+"/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`)
 	}
+	r.checkDetach(at, p)
 	r.checkLimits(at+"/limits", &p.Limits, given)
 	r.warn(n, at, p)
 }
@@ -218,8 +222,23 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 			i, _ := r.choice(n, at, "refuse", "retry")
 			t.RetryUnknown = i == 1
 		}},
-		{"on_in_flight", func(n canonical.Node, at string) { r.onInFlight(n, at, &t.onInFlight) }},
-		{"wait", func(n canonical.Node, at string) { r.wait(n, at, &t.wait) }},
+		{"on_disconnect", func(n canonical.Node, at string) { r.word(n, at, &t.onDisconnect, "stop", "continue") }},
+		{"on_in_flight", func(n canonical.Node, at string) { r.word(n, at, &t.onInFlight, "refuse", "wait") }},
+		{"wait", func(n canonical.Node, at string) { r.duration(n, at, leastWait, mostWait, &t.wait) }},
+		{"detach", func(n canonical.Node, at string) {
+			var is bool
+			if r.flag(n, at, &is); is {
+				t.detach = secondWord
+			} else {
+				t.detach = firstWord
+			}
+		}},
+		{"detach_timeout", func(n canonical.Node, at string) { r.duration(n, at, time.Second, mostDetach, &t.detachTimeout) }},
+		{"detach_cluster", func(n canonical.Node, at string) { r.text(n, at, expectCluster, 1, 256, &t.detachCluster) }},
+		{"cancel", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "continue", "stop")
+			t.CancelStops = i == 1
+		}},
 		{"on_tool_error", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "replay", "release")
 			t.ReleaseToolError = i == 1

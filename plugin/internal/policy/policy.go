@@ -90,8 +90,7 @@ type Policy struct {
 	ReleasedErrors   []int // of JSON-RPC, besides those that always release
 	ForwardOnError   bool  // a store that cannot answer lets calls through, unguarded
 
-	onInFlight onInFlight
-	wait       time.Duration
+	slow
 
 	TTL             time.Duration
 	Lease           time.Duration
@@ -151,6 +150,7 @@ type Limits struct {
 	ReplyBytes                                       int
 	StoredBytes                                      int
 	Waiting, WaitingPerScope                         int  // repeats that are held, in each worker
+	Detached, DetachedPerScope                       int  // calls that go on without their callers, in each worker
 	Evict                                            bool // at an entry cap, evict the oldest completed entry
 }
 
@@ -173,8 +173,12 @@ type Tool struct {
 
 	Wait time.Duration // a repeat of a call in flight may be held so long for its answer; 0 = it is refused
 
-	onInFlight onInFlight
-	wait       time.Duration // as configured, 0 = the policy's
+	Detach        bool          // the filter calls the server itself, so that the call outlives its caller
+	DetachTimeout time.Duration // of such a call
+	DetachCluster string        // that it goes to; "" = the route's
+	CancelStops   bool          // a cancellation ends the wait for its answer
+
+	slow // as configured, its zero values are the policy's
 }
 
 // KeySource is where a key may stand: exactly one member is set.
