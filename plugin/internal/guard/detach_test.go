@@ -190,6 +190,9 @@ func TestDetachedRefused(t *testing.T) {
 	send("d", "1").wantRefused(503, "idempotency_unavailable")
 	calls.fail = false
 	send("d", "1").wantHeld()
+	if len(calls.made) != 4 {
+		t.Errorf("%d calls: the key of one that was not sent is not free", len(calls.made))
+	}
 	if n := w.count("callonce_settled_total"); n != 3 {
 		t.Errorf("settled %d times", n)
 	}
