@@ -107,6 +107,10 @@ func (s *Stream) act(a ledger.Answer) Action {
 		return s.replay(a.Reply)
 	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError && !waited:
 		return s.forwardUnguarded()
+	case a.Verdict == ledger.RefusedInFlight && paced(s.call.tool):
+		running := mcp.InFlight
+		running.RetryAfter = s.comeBack(a.Prior)
+		return s.refuse(&running, "")
 	case a.Verdict == ledger.RefusedCapacity:
 		full := mcp.Capacity
 		full.RetryAfter = max(int((a.RetryAfter+time.Second-1)/time.Second), full.RetryAfter)

@@ -41,6 +41,7 @@ type Guard struct {
 
 	awaiting awaiting
 	detached detachedCalls
+	paces    map[*policy.Tool]*pace
 
 	adverts        int // answers that may gain an advert, and have not ended
 	advertBuffered int // bytes that they keep
@@ -68,6 +69,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 
 		awaiting: newAwaiting(),
 		detached: newDetachedCalls(),
+		paces:    map[*policy.Tool]*pace{},
 	}
 	return g
 }

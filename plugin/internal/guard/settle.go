@@ -189,6 +189,9 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 	if s.reply.fenced {
 		return
 	}
+	if o.Event == ledger.Complete || o.Event == ledger.MarkNotReplayable {
+		s.tookSoLong()
+	}
 	how := hows[o.Event]
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
