@@ -157,6 +157,12 @@ func (p *simulatedOnEtcd) Change(t testing.TB, config string, faults bool) {
 	p.ready(t, before)
 }
 
+// Repeats that wait, and calls that outlive their callers, with the keys in etcd.
+func TestSlowCallsOnEtcd(t *testing.T) {
+	Waiting(t, onEtcd{exact: true})
+	Detached(t, onEtcd{exact: true})
+}
+
 // Four replicas behind a balancer: of 200 identical calls at once one runs, whatever replica and worker each comes to, and every replica
 // replays its answer.
 func TestFourReplicas(t *testing.T) {

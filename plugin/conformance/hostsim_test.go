@@ -110,6 +110,10 @@ func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
 		Properties: map[string][]byte{"xds.virtual_host_name": []byte("vh"), "xds.route_name": []byte("mcp")},
 		Log:        func(_ int, _ hostsim.LogLevel, msg string) { logs.add(msg) },
 	}
+	if s.Upstream != "" {
+		c.Properties["xds.cluster_name"] = []byte("mcp_server")
+		c.Clusters = map[string]string{"mcp_server": s.Upstream}
+	}
 	if f.adjust != nil {
 		f.adjust(&c)
 	}
@@ -295,6 +299,10 @@ func TestLarge(t *testing.T) { Large(t, simulator{}) }
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
 
 func TestPresetsPlayed(t *testing.T) { Presets(t, simulator{}) }
+
+func TestDetached(t *testing.T) { Detached(t, simulator{}) }
+
+func TestWaiting(t *testing.T) { Waiting(t, simulator{}) }
 
 func TestCauses(t *testing.T) { Causes(t, simulator{}) }
 

@@ -62,7 +62,7 @@ func onTick(context uint32) {
 func onQueueReady(context, queue uint32) {
 	mem.begin()
 	if p := pluginOf(context); p != nil && p.guard != nil {
-		p.waker.drain()
+		p.waker.drain(p.guard.Woken)
 		p.guard.Look()
 	}
 }

@@ -160,25 +160,40 @@ func (s *stream) Enter() error { return proxySetEffectiveContext(s.id).err() }
 func (s *stream) Wake() { s.plugin.waker.call() }
 
 func (w *waker) call() {
+	if queue, ok := w.Queue(); ok {
+		w.Send(queue, oneByte)
+	}
+}
+
+// oneByte is a message that only wakes.
+var oneByte = []byte{1}
+
+// Queue implements guard.Queues.
+func (w *waker) Queue() (uint32, bool) {
 	if !w.ready {
 		var b [16]byte
 		random(b[:])
 		p, n := pText("callonce/" + hex.EncodeToString(b[:]))
 		if proxyRegisterSharedQueue(p, n, unsafe.Pointer(&returned.number)) != statusOK {
-			return
+			return 0, false
 		}
 		w.queue, w.ready = uint32(returned.number), true
 	}
-	p, n := pText("\x01")
-	// It may fail: a tick comes anyway.
-	_ = proxyEnqueueSharedQueue(w.queue, p, n)
+	return w.queue, true
 }
 
-// drain takes the messages out again.
-func (w *waker) drain() {
+// Send implements guard.Queues. It may fail: a tick comes anyway.
+func (*waker) Send(queue uint32, message []byte) {
+	_ = proxyEnqueueSharedQueue(queue, unsafe.Pointer(unsafe.SliceData(message)), uint32(len(message)))
+}
+
+// drain takes the messages out again, and hands them on.
+func (w *waker) drain(to func(message []byte)) {
 	for w.ready {
-		if _, st := taken(proxyDequeueSharedQueue(w.queue, pBytes(), pSize())); st != statusOK {
+		message, st := taken(proxyDequeueSharedQueue(w.queue, pBytes(), pSize()))
+		if st != statusOK {
 			return
 		}
+		to(message)
 	}
 }

@@ -127,6 +127,9 @@ func (s *Store) applied(h *grant, next ledger.State, r *txnResponse) {
 		}
 		h.words = h.words[1:]
 	}
+	if s.env.Taken != nil {
+		s.env.Taken(h.ID)
+	}
 	switch {
 	case len(h.words) > 0:
 		s.try(h)

@@ -36,6 +36,8 @@ type Env struct {
 	Count  func(what ledger.Notice, policy uint64)
 	// Late is told of each settlement that etcd has taken, but for those that it took as fenced, and of those of a Claim.Root.
 	Late func(policy uint64, ev ledger.Event)
+	// Taken is told of each key whose settlement etcd has taken, or has refused to take from this worker.
+	Taken func(id [32]byte)
 	// Live says whether a stream that asked is still open. Where it is nil, only Forget says that it is gone.
 	Live func(ledger.Token) bool
 	// Local counts what this proxy claims, and nothing else: the limits are those of one proxy. nil = no limits.

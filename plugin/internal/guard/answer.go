@@ -66,6 +66,10 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 		s.leaveLedger()
 		s.stage = replied
 	}
+	if s.stage == holding {
+		s.leaveCallout() // the proxy has answered the caller
+		s.stage = replied
+	}
 	if s.stage == advertised {
 		s.beginAdvert(end)
 	}

@@ -61,7 +61,11 @@ var (
 	claimedAhead       = &metric{"callonce_claimed_ahead_total", nil}
 	foreignBytes       = &metric{"callonce_foreign_records_total", nil}
 	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", nil}
+	waitsEnded         = &metric{"callonce_waits_total", []string{"how"}}
+	detachedEnded      = &metric{"callonce_detached_total", []string{"how"}}
 
+	detachedNow     = &metric{"callonce_detached", nil}
+	waitingNow      = &metric{"callonce_waiting", nil}
 	entries         = &metric{"callonce_entries", []string{"state"}}
 	replyBytes      = &metric{"callonce_reply_bytes", nil}
 	youngestEvicted = &metric{"callonce_youngest_evicted_seconds", nil}

@@ -77,6 +77,8 @@ type fakeGauge struct {
 
 func (g fakeGauge) Set(v uint64) { g.w.gauges[g.name] = v }
 
+func (g fakeGauge) Add(n int64) { g.w.gauges[g.name] += uint64(n) }
+
 func (g fakeGauge) Value() uint64 { return g.w.gauges[g.name] }
 
 func (w *world) Gauge(name string) Gauge { return fakeGauge{w, name} }

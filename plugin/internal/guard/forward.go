@@ -21,6 +21,9 @@ func (s *Stream) prepare(r *mcp.Request, body, key []byte, id *[32]byte) (defect
 	}
 	edit := mcp.Edit{Strip: s.policy.Strip && r.KeyInArguments(), Place: s.policy.ForwardPlace, Key: key}
 	if !edit.Strip && edit.Place.Name == "" {
+		if s.call.tool.Detach {
+			s.call.body = append(make([]byte, 0, len(body)), body...)
+		}
 		return ""
 	}
 	s.call.body, defect = r.AppendEdited(make([]byte, 0, len(body)+len(key)+len(edit.Place.Name)+placeOverhead), body, edit)
@@ -34,6 +37,9 @@ const placeOverhead = 32
 // forward sends a claimed call on. The mesh must not repeat it, and its reply must
 // be readable.
 func (s *Stream) forward(h ledger.Lease) Action {
+	if s.detaches() {
+		return s.detach(h)
+	}
 	s.lease, s.stage = h, forwarded
 	s.reply = readAlong{cap: s.policy.Limits.ReplyBytes}
 	if !s.policy.Observe {

@@ -15,6 +15,8 @@ import (
 // concurrent use: a worker is one thread.
 type Guard struct {
 	Remote Remote // for stores outside of the proxy; set before Open
+	Calls  Calls  // of the filter's own, nil = none; set before Open
+	Queues Queues // between workers, nil = none; set before Open
 
 	config    *policy.Config
 	store     ledger.Store
@@ -38,6 +40,10 @@ type Guard struct {
 
 	probing map[*Stream]struct{} // buffered, and their body callback has not come yet
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
+
+	awaiting awaiting
+	detached detachedCalls
+	paces    map[*policy.Tool]*pace
 
 	adverts        int // answers that may gain an advert, and have not ended
 	advertBuffered int // bytes that they keep
@@ -63,6 +69,10 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
 		servers: map[string]string{},
+
+		awaiting: newAwaiting(),
+		detached: newDetachedCalls(),
+		paces:    map[*policy.Tool]*pace{},
 	}
 	return g
 }
@@ -74,6 +84,7 @@ func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
 	env.Policies = g.numbers.each
 	g.now = env.Now
+	g.awaiting.wakes = wakes{table: env.Table, key: wakesKey(g.config.Namespace), queues: g.Queues}
 	local := env
 	if g.config.Store.Kind != policy.SharedData {
 		local = localEnv(g, env)
@@ -226,4 +237,8 @@ func (g *Guard) Tick(now ledger.Mono) {
 	g.goOn()
 	g.gatherLive()
 	g.store.Tick(now)
+	g.live = nil
+	g.lookAtDetached(now)
+	g.lookReady()
+	g.lookAtWaiters(now)
 }

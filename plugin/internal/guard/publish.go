@@ -30,6 +30,7 @@ const (
 	stateTaken     = "callonce.key_taken"
 	stateSettled   = "callonce.settled"
 	stateSettledBy = "callonce.settled_by"
+	stateWaited    = "callonce.waited"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.

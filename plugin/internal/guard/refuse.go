@@ -21,6 +21,11 @@ func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	if s.policy.Observe {
 		return s.pass()
 	}
+	return s.tell(f, detail)
+}
+
+// tell answers with a refusal.
+func (s *Stream) tell(f *mcp.Refusal, detail string) Action {
 	statusTool := ""
 	if s.call.tool != nil {
 		statusTool = OneLine(s.call.tool.StatusTool, len(s.call.tool.StatusTool))

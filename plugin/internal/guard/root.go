@@ -87,13 +87,16 @@ func (s *Stream) settleRoot(o ledger.Outcome) {
 		if now {
 			r.outcome = o
 			s.g.rootAnswered(r, answer)
-			return
+		} else {
+			s.g.keepForRoot(r, o)
 		}
-		s.g.keepForRoot(r, o)
 	case rootAsked:
 		s.g.keepForRoot(r, o)
 	case rootWon:
 		s.g.store.Settle(r.lease, o)
+	}
+	if r.stage == rootWon {
+		s.settledLease(&r.lease)
 	}
 }
 

@@ -192,6 +192,9 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 	if s.reply.fenced {
 		return
 	}
+	if o.Event == ledger.Complete || o.Event == ledger.MarkNotReplayable {
+		s.tookSoLong()
+	}
 	how := hows[o.Event]
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
@@ -204,6 +207,7 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 		s.reply.fenced = true
 		how, cause = hows[ledger.MarkUnknown], byHolderLost
 	}
+	s.settledLease(&s.lease)
 	s.state(stateSettled, how)
 	s.state(stateSettledBy, cause)
 }

@@ -39,7 +39,7 @@ func openEtcd(g *Guard, env ledger.Env, local *shared.Shared) ledger.Store {
 	}
 	g.etcd = etcd.Open(etcd.Env{
 		Caller: g.Remote.Caller(o.Cluster), Sink: g, Now: env.Now, Wall: g.Remote.Wall, Random: env.Random, Log: env.Log,
-		Count: g.notice, Late: g.settledLate, Live: g.isOpen, Local: local,
+		Count: g.notice, Late: g.settledLate, Live: g.isOpen, Local: local, Taken: g.taken,
 		Up: func(is bool) {
 			value := uint64(0)
 			if is {
@@ -106,5 +106,6 @@ func (g *Guard) CallEnded(id uint32, status int, message []byte) {
 	}()
 	if g.etcd != nil {
 		g.etcd.Answered(etcd.CallID(id), status, message)
+		g.lookReady()
 	}
 }

@@ -18,6 +18,7 @@ const (
 	replied          // answered by us
 	advertised       // sent on; its answer may gain an advert
 	watching         // goes on; its body is looked at while it passes
+	holding          // claimed; the filter makes the call itself, and the caller waits
 )
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
@@ -38,6 +39,10 @@ type Stream struct {
 	watched []byte // while watching, what has passed of a body that came in pieces
 
 	wait wait // how it waits until its body has been judged
+
+	callout *detached // while holding: the call that was made
+
+	waiter *waiter // of a call whose repeats wait for its answer, until the ledger's last word
 
 	asked bool // the ledger was asked; index is where the guard keeps the stream
 	index int
@@ -172,7 +177,7 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 
 // afterJudgement is what the rest of a request does that has been judged.
 func (s *Stream) afterJudgement() Action {
-	return Action(s.stage == asking || s.stage == replied)
+	return Action(s.stage == asking || s.stage == replied || s.stage == holding)
 }
 
 // read takes the whole body and judges it.
@@ -227,10 +232,13 @@ func (s *Stream) Done() {
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
+		s.endWait(waitLeft)
 	case forwarded:
 		s.settleAtEnd()
 	case advertised:
 		s.dropAdvert()
+	case holding:
+		s.leaveCallout()
 	}
 	s.stage = passing
 	s.releaseMemory()
@@ -262,6 +270,7 @@ func (s *Stream) contain(p phase, a *Action) {
 		return
 	}
 	s.g.fault(fault)
+	s.failWait()
 	was := s.stage
 	s.stage = passing
 	s.failAdvert()

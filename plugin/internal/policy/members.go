@@ -93,6 +93,11 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			i, _ := r.choice(n, at, "refuse", "forward")
 			p.ForwardOnError = i == 1
 		}},
+		{"on_disconnect", func(n canonical.Node, at string) { r.word(n, at, &p.onDisconnect, "stop", "continue") }},
+		{"on_in_flight", func(n canonical.Node, at string) { r.word(n, at, &p.onInFlight, "refuse", "wait") }},
+		{"wait", func(n canonical.Node, at string) { r.duration(n, at, leastWait, mostWait, &p.wait) }},
+		{"detach_timeout", func(n canonical.Node, at string) { r.duration(n, at, time.Second, mostDetach, &p.detachTimeout) }},
+		{"detach_cluster", func(n canonical.Node, at string) { r.text(n, at, expectCluster, 1, 256, &p.detachCluster) }},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
 		{"limits_scope", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "policy", "proxy")
@@ -126,12 +131,14 @@ func (p *Policy) finish() {
 		p.Lease = min(DefaultLease, p.TTL)
 	}
 	p.Unlisted.TTL = p.TTL
+	p.Unlisted.finishSlow(p)
 	p.MustGuard = p.Unlisted.Guard.Must()
 	for i := range p.Tools {
 		t := &p.Tools[i]
 		if t.TTL == 0 {
 			t.TTL = p.TTL
 		}
+		t.finishSlow(p)
 		p.MustGuard = p.MustGuard || t.Guard.Must()
 	}
 	for _, k := range p.Keys {
@@ -186,6 +193,7 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 	if _, ok := p.ArgumentKey(); ok && p.Advertise && !p.Strip {
 		r.mistake(at+"/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`)
 	}
+	r.checkDetach(at, p)
 	r.checkLimits(at+"/limits", &p.Limits, given)
 	r.warn(n, at, p)
 }
@@ -218,6 +226,23 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 		{"on_unknown", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "refuse", "retry")
 			t.RetryUnknown = i == 1
+		}},
+		{"on_disconnect", func(n canonical.Node, at string) { r.word(n, at, &t.onDisconnect, "stop", "continue") }},
+		{"on_in_flight", func(n canonical.Node, at string) { r.word(n, at, &t.onInFlight, "refuse", "wait") }},
+		{"wait", func(n canonical.Node, at string) { r.duration(n, at, leastWait, mostWait, &t.wait) }},
+		{"detach", func(n canonical.Node, at string) {
+			var is bool
+			if r.flag(n, at, &is); is {
+				t.detach = secondWord
+			} else {
+				t.detach = firstWord
+			}
+		}},
+		{"detach_timeout", func(n canonical.Node, at string) { r.duration(n, at, time.Second, mostDetach, &t.detachTimeout) }},
+		{"detach_cluster", func(n canonical.Node, at string) { r.text(n, at, expectCluster, 1, 256, &t.detachCluster) }},
+		{"cancel", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "continue", "stop")
+			t.CancelStops = i == 1
 		}},
 		{"on_tool_error", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "replay", "release")

@@ -14,9 +14,9 @@ const (
 	topMembers = "one of namespace, store, policies, routes, default"
 	aCookie    = "the name of a cookie, or a glob of 1 to 128 characters with a letter or digit in it"
 
-	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, count_repeats, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits, limits_scope"
-	toolMembers   = "one of match, guard, window, exclude, round, status_tool, status_argument, on_unknown, on_tool_error, on_error, released_errors, not_done, ttl, result_id"
-	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
+	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, count_repeats, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, on_disconnect, on_in_flight, wait, detach_timeout, detach_cluster, limits, limits_scope"
+	toolMembers   = "one of match, guard, window, exclude, round, status_tool, status_argument, on_unknown, on_disconnect, on_in_flight, wait, detach, detach_timeout, detach_cluster, cancel, on_tool_error, on_error, released_errors, not_done, ttl, result_id"
+	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, waiting, waiting_per_scope, detached, detached_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
 	aDuration     = `a duration from "1s" to "24h", such as "5m"`
 	aForward      = `the name of a header, "json:/params/arguments/<name>" or "json:/params/_meta/<name>"`
@@ -172,6 +172,13 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"preset":"none"`), "/policies/p/preset", `"none"`, aPreset},
 	{policyWith(`"preset":["gateway"]`), "/policies/p/preset", "a list", aPreset},
 	{policyWith(`"mode":"off"`), "/policies/p/mode", `"off"`, `"enforce", "observe"`},
+	{policyWith(`"on_disconnect":"go on"`), "/policies/p/on_disconnect", `"go on"`, `"stop", "continue"`},
+	{policyWith(`"released_statuses":[503],"on_disconnect":"continue","detach_cluster":"inner"`), "/policies/p/released_statuses", `statuses, with detach_cluster`,
+		`none: what stands at detach_cluster may answer with them by itself, for calls that ran`},
+	{policyWith(`"tools":[{"match":"a","cancel":"now"}]`), "/policies/p/tools/0/cancel", `"now"`, `"continue", "stop"`},
+	{policyWith(`"on_in_flight":"hold"`), "/policies/p/on_in_flight", `"hold"`, `"refuse", "wait"`},
+	{policyWith(`"tools":[{"match":"a","wait":"1s"}]`), "/policies/p/tools/0/wait", `"1s"`, `a duration from "2s" to "10m", such as "5m"`},
+	{policyWith(`"limits":{"waiting":4,"waiting_per_scope":5}`), "/policies/p/limits/waiting_per_scope", `5`, `at most 4, as waiting is`},
 	{policyWith(`"on_store_error":"pass"`), "/policies/p/on_store_error", `"pass"`, `"refuse", "forward"`},
 	{policyWith(`"strip":"yes"`), "/policies/p/strip", `"yes"`, aBoolean},
 	{policyWith(`"advertise":1`), "/policies/p/advertise", "1", aBoolean},

@@ -49,7 +49,7 @@ var defaultKeySources = []policy.KeySource{
 var largeLimits = policy.Limits{
 	Entries: 16384, EntriesPerPrincipal: 8192, EntriesPerScope: 8192,
 	InFlight: 512, InFlightPerPrincipal: 128, InFlightPerScope: 128,
-	TombstonesPerScope: 256, ReplyBytes: 32768, StoredBytes: 64 << 20,
+	Waiting: 512, WaitingPerScope: 128, Detached: 256, DetachedPerScope: 64, TombstonesPerScope: 256, ReplyBytes: 32768, StoredBytes: 64 << 20,
 }
 
 // The defaults of docs/configuration.md.
@@ -188,7 +188,7 @@ func TestEveryMember(t *testing.T) {
 		TTL: 10 * time.Minute, Lease: 30 * time.Second, MaxRequestBytes: 65536,
 		Limits: policy.Limits{
 			Entries: 90, EntriesPerPrincipal: 80, EntriesPerScope: 70, InFlight: 60, InFlightPerPrincipal: 50, InFlightPerScope: 40,
-			TombstonesPerScope: 20, ReplyBytes: 1024, StoredBytes: 4096,
+			Waiting: 32, WaitingPerScope: 8, Detached: 32, DetachedPerScope: 4, TombstonesPerScope: 20, ReplyBytes: 1024, StoredBytes: 4096,
 		},
 	}
 	if !reflect.DeepEqual(payments, want) {

@@ -41,6 +41,7 @@ type Config struct {
 	byName map[string]*Policy
 	def    *Policy // nil = off
 
+	waits    bool
 	warnings []string // of members and their values
 }
 
@@ -90,6 +91,8 @@ type Policy struct {
 	ReleasedStatuses []int
 	ReleasedErrors   []int // of JSON-RPC, besides those that always release
 	ForwardOnError   bool  // a store that cannot answer lets calls through, unguarded
+
+	slow
 
 	TTL             time.Duration
 	Lease           time.Duration
@@ -149,6 +152,8 @@ type Limits struct {
 	TombstonesPerScope                               int
 	ReplyBytes                                       int
 	StoredBytes                                      int
+	Waiting, WaitingPerScope                         int  // repeats that are held, in each worker
+	Detached, DetachedPerScope                       int  // calls that go on without their callers, in each worker
 	Evict                                            bool // at an entry cap, evict the oldest completed entry
 }
 
@@ -168,6 +173,15 @@ type Tool struct {
 	ReleasedErrors   []int      // further ones than the policy's
 	NotDone          []mcp.Sign // of results that free the key: the tool has not done it yet
 	ResultID         string     // JSON Pointer into the result, "" = none
+
+	Wait time.Duration // a repeat of a call in flight may be held so long for its answer; 0 = it is refused
+
+	Detach        bool          // the filter calls the server itself, so that the call outlives its caller
+	DetachTimeout time.Duration // of such a call
+	DetachCluster string        // that it goes to; "" = the route's
+	CancelStops   bool          // a cancellation ends the wait for its answer
+
+	slow // as configured, its zero values are the policy's
 }
 
 // KeySource is where a key may stand: exactly one member is set.

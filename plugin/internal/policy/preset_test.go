@@ -28,7 +28,7 @@ func TestPresets(t *testing.T) {
 	gateway.BindRequestID, gateway.Session, gateway.RefuseStray = true, true, true
 	gateway.Limits = policy.Limits{
 		Entries: 256, EntriesPerPrincipal: 64, EntriesPerScope: 32, InFlight: 32, InFlightPerPrincipal: 8, InFlightPerScope: 4,
-		TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
+		Waiting: 32, WaitingPerScope: 8, Detached: 32, DetachedPerScope: 4, TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
 	}
 
 	sep3182 := base(policy.SEP3182)
@@ -97,7 +97,7 @@ func TestDefaultsThatGiveWay(t *testing.T) {
 	p := one(t, policyWith(`"ttl":"3s","limits":{"entries":100,"stored_bytes":1000}`))
 	want := policy.Limits{
 		Entries: 100, EntriesPerPrincipal: 100, EntriesPerScope: 100, InFlight: 100, InFlightPerPrincipal: 100, InFlightPerScope: 100,
-		TombstonesPerScope: 100, ReplyBytes: 1000, StoredBytes: 1000,
+		TombstonesPerScope: 100, Waiting: 512, WaitingPerScope: 128, Detached: 256, DetachedPerScope: 64, ReplyBytes: 1000, StoredBytes: 1000,
 	}
 	if p.Lease != 3*time.Second || p.Limits != want {
 		t.Errorf("lease %v, limits %+v", p.Lease, p.Limits)

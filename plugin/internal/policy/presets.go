@@ -19,6 +19,7 @@ var (
 		Entries: 16384, EntriesPerPrincipal: 8192, EntriesPerScope: 8192,
 		InFlight: 512, InFlightPerPrincipal: 128, InFlightPerScope: 128,
 		TombstonesPerScope: 256, ReplyBytes: 32 << 10, StoredBytes: 64 << 20,
+		Waiting: 512, WaitingPerScope: 128, Detached: 256, DetachedPerScope: 64,
 	}
 )
 
@@ -43,6 +44,7 @@ func defaults(preset Preset) Policy {
 			Entries: 256, EntriesPerPrincipal: 64, EntriesPerScope: 32,
 			InFlight: 32, InFlightPerPrincipal: 8, InFlightPerScope: 4,
 			TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
+			Waiting: 32, WaitingPerScope: 8, Detached: 32, DetachedPerScope: 4,
 		}
 	case SEP3182:
 		// All that some clients can send is an argument. A server that does not know it must

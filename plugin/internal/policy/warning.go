@@ -57,6 +57,7 @@ func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 			}
 		}
 	}
+	r.warnSlow(at, p)
 	entry := r.doc.First(r.doc.Member(n, "tools"))
 	for i := range p.Tools {
 		where := at + "/tools/" + itoa(i)
@@ -97,7 +98,7 @@ func (r *reader) warnIdle(entry canonical.Node, at string, p *Policy, t *Tool) {
 		}
 		return
 	}
-	idle := []string{"window", "on_unknown", "on_tool_error", "on_error", "released_errors", "not_done", "ttl", "result_id"}
+	idle := []string{"window", "on_unknown", "on_disconnect", "on_in_flight", "wait", "detach", "detach_timeout", "detach_cluster", "cancel", "on_tool_error", "on_error", "released_errors", "not_done", "ttl", "result_id"}
 	if !p.LogUnkeyed { // else they shape the arguments_hash of the log
 		idle = append(idle, "exclude", "round")
 	}
