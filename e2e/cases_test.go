@@ -28,6 +28,8 @@ func TestEnds(t *testing.T) { conformance.Ends(t, front{}) }
 
 func TestCauses(t *testing.T) { conformance.Causes(t, front{}) }
 
+func TestOperators(t *testing.T) { conformance.Operators(t, front{}) }
+
 func TestForgetting(t *testing.T) { conformance.Forgetting(t, front{}) }
 
 // front is a real Envoy, as the cases want it.

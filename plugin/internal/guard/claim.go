@@ -20,6 +20,7 @@ func (s *Stream) intent(r *mcp.Request, scope scoped, id, fingerprint [32]byte, 
 		Scope:        scope.scope,
 		Session:      sketch(s.call.session),
 		Request:      sketch(string(s.call.id)),
+		Tool:         s.g.numbers.tools[tool],
 		RetryUnknown: tool.RetryUnknown,
 		TakesTasks:   r.TakesTasks(),
 		Budget:       budget(p),
@@ -91,6 +92,9 @@ func (s *Stream) act(a ledger.Answer) Action {
 	case a.Verdict == ledger.First:
 		return s.forward(a.Lease)
 	case a.Verdict == ledger.Replay:
+		if a.Reply.Elsewhere {
+			a.Reply = s.elsewhere()
+		}
 		return s.replay(a.Reply)
 	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError:
 		return s.forwardUnguarded()

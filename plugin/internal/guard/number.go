@@ -7,9 +7,9 @@ import (
 	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
-// numberOf is what the ledger knows a policy by: a digest of its name, so that configurations that name one alike count together.
-func numberOf(policy string) uint64 {
-	h := sha256.Sum256([]byte(policy))
+// numberOf is what the ledger knows a policy, or a tool, by: a digest of its name, so that configurations that name one alike count together.
+func numberOf(name string) uint64 {
+	h := sha256.Sum256([]byte(name))
 	return binary.LittleEndian.Uint64(h[:])
 }
 
@@ -17,14 +17,19 @@ func numberOf(policy string) uint64 {
 type numbers struct {
 	of    []uint64
 	names map[uint64]string
+	tools map[*policy.Tool]uint64
 }
 
 func numbersOf(policies []*policy.Policy) numbers {
-	n := numbers{names: make(map[uint64]string, len(policies))}
+	n := numbers{names: make(map[uint64]string, len(policies)), tools: map[*policy.Tool]uint64{}}
 	for _, p := range policies {
 		number := numberOf(p.Name)
 		n.of = append(n.of, number)
 		n.names[number] = p.Name
+		n.tools[&p.Unlisted] = numberOf(p.Unlisted.Match)
+		for i := range p.Tools {
+			n.tools[&p.Tools[i]] = numberOf(p.Tools[i].Match)
+		}
 	}
 	return n
 }

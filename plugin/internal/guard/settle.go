@@ -190,6 +190,7 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 		return
 	}
 	how := hows[o.Event]
+	o.Why = ledger.Why{Cause: causeNumber(cause), Status: s.reply.status}
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, how)

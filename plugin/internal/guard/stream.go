@@ -53,13 +53,16 @@ type call struct {
 	id        []byte              // the request's id token, empty where it could not be read; from forward on mcp.KeepID of it
 	mark      ledger.Cancellation // what cancels it
 	operation string              // the call's public name: 16 hex digits of its stored id
-	forward   string              // what goes on in the header forward_key
-	body      []byte              // what goes on in place of the body, nil = as it came
-	root      *ledger.Claim       // of the first leg, nil where this is the first
-	rooted    bool                // its lease was won
-	isCall    bool                // a well-formed tools/call whose id was read
-	guarded   bool
-	derived   bool // by what was called: no key was sent
+
+	statusPath string // where the caller may ask how its key stands, "" = nowhere
+
+	forward string        // what goes on in the header forward_key
+	body    []byte        // what goes on in place of the body, nil = as it came
+	root    *ledger.Claim // of the first leg, nil where this is the first
+	rooted  bool          // its lease was won
+	isCall  bool          // a well-formed tools/call whose id was read
+	guarded bool
+	derived bool // by what was called: no key was sent
 }
 
 // NewStream begins a stream.
@@ -92,6 +95,11 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	s.policy = s.g.route(s.host)
 	if s.policy == nil {
 		return s.pass()
+	}
+	if s.policy.Operators.Path != "" {
+		if a, is := s.operates(); is {
+			return a
+		}
 	}
 	if s.keyless() {
 		return s.watch(end)
@@ -239,6 +247,7 @@ func (s *Stream) Done() {
 
 // leaveLedger says that nobody waits for an answer any more.
 func (s *Stream) leaveLedger() {
+	delete(s.g.inquiring, s.token)
 	if _, waits := s.g.waiting[s.token]; waits {
 		delete(s.g.waiting, s.token)
 		s.g.store.Forget(s.token)

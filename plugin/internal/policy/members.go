@@ -92,6 +92,7 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			i, _ := r.choice(n, at, "refuse", "forward")
 			p.ForwardOnError = i == 1
 		}},
+		{"operators", func(n canonical.Node, at string) { p.Operators = r.operators(n, at) }},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
 	})
 	p.finish()

@@ -89,6 +89,8 @@ type Policy struct {
 	ReleasedErrors   []int // of JSON-RPC, besides those that always release
 	ForwardOnError   bool  // a store that cannot answer lets calls through, unguarded
 
+	Operators Operators
+
 	TTL             time.Duration
 	Lease           time.Duration
 	MaxRequestBytes int

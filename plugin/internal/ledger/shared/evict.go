@@ -98,7 +98,8 @@ func (s *Shared) scan(known *candidates, policy uint64, of *group) {
 			if !w.Readable() || w.Policy() != policy {
 				return true
 			}
-			if _, evictable := state.Next(w.State(), ledger.Evict); evictable {
+			// What an operator said of a key is not forgotten for the sake of others.
+			if _, evictable := state.Next(w.State(), ledger.Evict); evictable && w.Flags()&record.FlagElsewhere == 0 {
 				a := candidate{w.Settled(), w.Fence(), w.Principal(), w.Scope(), int32(n)}
 				if known.wide || of.has(&a) {
 					known.list = append(known.list, a)
