@@ -364,7 +364,13 @@ func TestCallersAskForTheirOwn(t *testing.T) {
 	if x := w.operated(g, "POST", path+"&to=released&reason=r", []string{"x-user", "secret-caller", "content-type", "application/json"}); x.status != 405 {
 		t.Errorf("an act of a caller's: %d %s", x.status, x.reply)
 	}
-	if x := w.operatedOn(g, "q", "GET", path); x.status != 404 {
+	off := w.open(g, "idempotency-key", "k")
+	off.properties["xds.route_name"] = "q"
+	off.arrive(toolCall("1", `{}`))
+	off.answer(502, "text/plain", "bad gateway")
+	p := w.operatedOn(g, "q", "GET", "/callonce/keys").keys(t)
+	offPath := strings.Replace(p.Keys[0].Path, "/keys/", "/keys/own/", 1) + "&path=/mcp"
+	if x := w.operatedOn(g, "q", "GET", offPath); x.status != 404 {
 		t.Errorf("where it is off: %d %s", x.status, x.reply)
 	}
 	if x := w.send(g, toolCall("1", `{}`), "x-user", "u", "idempotency-key", "bad key"); strings.Contains(x.reply, "status_path") {
