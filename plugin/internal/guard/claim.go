@@ -27,6 +27,9 @@ func (s *Stream) intent(r *mcp.Request, scope scoped, id, fingerprint [32]byte, 
 		Limits:       limits(p),
 		Terms:        ledger.Terms{TTL: tool.TTL, LeaseTTL: p.Lease},
 	}
+	if p.Operators.Path != "" && s.g.etcd != nil {
+		c.Shown = s.g.shown(scope)
+	}
 	if derived {
 		c.Terms.Window = tool.Window
 	}

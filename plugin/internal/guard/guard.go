@@ -25,7 +25,7 @@ type Guard struct {
 	numbers   numbers
 	log       Log
 	waiting   map[ledger.Token]*Stream
-	inquiring map[ledger.Token]waitingInquiry
+	inquiring map[ledger.Token]*waitingInquiry
 	now       func() ledger.Mono
 	digest    func(text []byte) uint64 // of a principal or a scope, for counting
 	open      []*Stream                // those that asked the ledger and have not ended
@@ -60,7 +60,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		numbers: numbersOf(config.Policies),
 		waiting: map[ledger.Token]*Stream{},
 
-		inquiring: map[ledger.Token]waitingInquiry{},
+		inquiring: map[ledger.Token]*waitingInquiry{},
 
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},

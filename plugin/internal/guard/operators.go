@@ -2,6 +2,7 @@ package guard
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,6 +122,7 @@ func (s *Stream) inquire(q *inquiry) Action {
 		if !now {
 			return s.awaitKeys(q)
 		}
+		s.g.tellAct(s.policy, s.label(), q, &r)
 		return s.resolved(q, &r)
 	}
 	p, now := s.g.keys.List(s.token, q.Query)
@@ -133,38 +135,56 @@ func (s *Stream) inquire(q *inquiry) Action {
 // awaitKeys waits for the store.
 func (s *Stream) awaitKeys(q *inquiry) Action {
 	s.stage = asking
-	s.g.inquiring[s.token] = waitingInquiry{s, *q}
+	s.g.inquiring[s.token] = &waitingInquiry{inquiry: *q, stream: s, policy: s.policy, label: s.label()}
 	s.g.enter(s)
 	return Pause
 }
 
+// waitingInquiry is one that the store has not answered.
 type waitingInquiry struct {
-	stream *Stream
 	inquiry
+	stream *Stream // nil = gone: only of an act, which is told all the same
+	policy *policy.Policy
+	label  string
+}
+
+// leaveInquiry says that nobody waits for an answer any more.
+func (s *Stream) leaveInquiry() {
+	w := s.g.inquiring[s.token]
+	if w == nil {
+		return
+	}
+	if w.stream = nil; w.Kind != operator.Resolve {
+		delete(s.g.inquiring, s.token)
+	}
 }
 
 // Listed implements ledger.KeysSink.
 func (g *Guard) Listed(t ledger.Token, p ledger.Page) {
-	g.inquired(t, func(s *Stream, q *inquiry) { s.listed(q, &p) })
+	g.inquired(t, func(s *Stream, w *waitingInquiry) { s.listed(&w.inquiry, &p) })
 }
 
 // Resolved implements ledger.KeysSink.
 func (g *Guard) Resolved(t ledger.Token, r ledger.Resolution) {
-	g.inquired(t, func(s *Stream, q *inquiry) { s.resolved(q, &r) })
+	if w := g.inquiring[t]; w != nil {
+		g.tellAct(w.policy, w.label, &w.inquiry, &r)
+	}
+	g.inquired(t, func(s *Stream, w *waitingInquiry) { s.resolved(&w.inquiry, &r) })
 }
 
-// inquired takes an answer that came later, in a callback that is not the stream's. An act is logged and counted also where nobody
-// waits for it any more.
-func (g *Guard) inquired(t ledger.Token, answer func(*Stream, *inquiry)) {
-	w, ok := g.inquiring[t]
-	if !ok {
+// inquired takes an answer that came later, in a callback that is not the stream's.
+func (g *Guard) inquired(t ledger.Token, answer func(*Stream, *waitingInquiry)) {
+	w := g.inquiring[t]
+	if w == nil {
 		return
 	}
 	delete(g.inquiring, t)
-	_ = w.stream.host.Enter()
+	if w.stream == nil || w.stream.host.Enter() != nil {
+		return
+	}
 	var a Action
 	defer w.stream.contain(request, &a)
-	answer(w.stream, &w.inquiry)
+	answer(w.stream, w)
 }
 
 // listed answers with a page, or with the one key that was asked for.
@@ -185,27 +205,39 @@ func (s *Stream) listed(q *inquiry, p *ledger.Page) Action {
 	return s.answerKeys(200, w.AppendKey(nil, &p.Rows[0]))
 }
 
-// resolved answers what became of an act, and tells of it.
+// resolved answers what became of an act.
 func (s *Stream) resolved(q *inquiry, r *ledger.Resolution) Action {
 	w := s.g.words(s.policy)
-	act := operator.Acts[q.Event]
 	switch {
 	case r.Failed:
-		s.g.log("operator " + q.who + " wanted the key " + operator.Operation(q.Query.Operation) + " to be " + act + ", and the store did not say whether it is")
 		return s.answerProblem(&operator.Problem{Status: 503, Text: "the store did not answer: the act may have happened; look before you do it again"})
 	case !r.Found:
 		return s.answerProblem(&notFound)
 	case !r.Done:
 		return s.answerKeys(409, w.AppendResolved(nil, q.Event, r))
 	}
-	s.g.counts.add(s.label(), operatorActs, act)
+	return s.answerKeys(200, w.AppendResolved(nil, q.Event, r))
+}
+
+// tellAct logs and counts what became of an act, and who did it.
+func (g *Guard) tellAct(p *policy.Policy, label string, q *inquiry, r *ledger.Resolution) {
+	act := operator.Acts[q.Event]
+	key := "the key " + operator.Operation(q.Query.Operation) + " of the policy " + strconv.QuoteToASCII(p.Name)
+	switch {
+	case r.Failed:
+		g.log("operator " + q.who + " wanted " + key + " to be " + act + ", and the store did not say whether it is")
+		return
+	case !r.Done:
+		return
+	}
+	g.counts.add(label, operatorActs, act)
 	was := operator.States[r.Row.State]
 	if cause := causeWord(r.Row.Why.Cause); cause != "" {
 		was += " by " + cause
 	}
-	s.g.log("operator " + q.who + " resolved the key " + operator.Operation(q.Query.Operation) + " of the policy " + strconv.QuoteToASCII(s.policy.Name) +
-		" (tool " + strconv.QuoteToASCII(w.Tool(r.Row.Tool)) + ", " + was + "): " + act + ", because " + strconv.QuoteToASCII(q.Reason))
-	return s.answerKeys(200, w.AppendResolved(nil, q.Event, r))
+	w := g.words(p)
+	g.log("operator " + q.who + " resolved " + key + " (tool " + strconv.QuoteToASCII(w.Tool(r.Row.Tool)) + ", " + was + "): " + act +
+		", because " + strconv.QuoteToASCII(q.Reason))
 }
 
 func (s *Stream) answerProblem(p *operator.Problem) Action {
@@ -282,8 +314,15 @@ func (s *Stream) isVerified(v *policy.Verified) bool {
 	return false
 }
 
-// shown is what operators know a scope by.
-func (g *Guard) shown(sc scoped) uint64 { return sc.scope }
+// shown is what operators know a scope by. Where the store is many processes', the digest that counts, which means nothing to another, will not
+// do: who may read the store can test by this one whether a caller is who he thinks it is.
+func (g *Guard) shown(sc scoped) uint64 {
+	if g.config.Store.Kind == policy.SharedData {
+		return sc.scope
+	}
+	sum := sha256.Sum256(sc.text)
+	return binary.BigEndian.Uint64(sum[:])
+}
 
 // elsewhere answers a repeat of a call of which an operator said that it completed elsewhere.
 func (s *Stream) elsewhere() ledger.Reply {

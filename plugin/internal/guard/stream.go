@@ -247,7 +247,7 @@ func (s *Stream) Done() {
 
 // leaveLedger says that nobody waits for an answer any more.
 func (s *Stream) leaveLedger() {
-	delete(s.g.inquiring, s.token)
+	s.leaveInquiry()
 	if _, waits := s.g.waiting[s.token]; waits {
 		delete(s.g.waiting, s.token)
 		s.g.store.Forget(s.token)
