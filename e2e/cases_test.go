@@ -35,6 +35,8 @@ func TestWaiting(t *testing.T) { conformance.Waiting(t, front{}) }
 
 func TestCauses(t *testing.T) { conformance.Causes(t, front{}) }
 
+func TestOperators(t *testing.T) { conformance.Operators(t, front{}) }
+
 func TestForgetting(t *testing.T) { conformance.Forgetting(t, front{}) }
 
 // front is a real Envoy, as the cases want it.

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,23 @@ type etcdFront struct {
 	front
 	member *member
 	n      int
+	// callers: those are verified too.
+	callers bool
+}
+
+// verifierOnEtcd knows callers by tokens and certificates.
+type verifierOnEtcd struct {
+	*etcdProxy
+	verifier verifier
+}
+
+func (v verifierOnEtcd) Caller(t testing.TB, c conformance.Caller) http.RoundTripper {
+	return v.verifier.Caller(t, c)
+}
+
+// Operators see and resolve what lies in a real etcd.
+func TestOperatorsOnEtcd(t *testing.T) {
+	conformance.Operators(t, &etcdFront{member: startMember(t), callers: true})
 }
 
 func (f *etcdFront) Name() string { return "envoy with etcd" }
@@ -43,8 +61,14 @@ func (f *etcdFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 		edit(e) // it means the first cluster, which ours must not become before
 		addEtcd(e, "etcd", "http://"+f.member.addr)
 	}
-	if s.Callers {
+	if s.Callers && !f.callers {
 		t.Skip("who calls is verified before the ledger is asked: the same code for every store")
+	}
+	if s.Callers {
+		v := startVerifier(t, opts, opts.Edit, acceptStrangers)
+		p.proxy = v.proxy
+		p.ready(t, 1)
+		return verifierOnEtcd{p, v}
 	}
 	p.proxy = f.startWith(t, opts)
 	p.ready(t, opts.Workers+1)

@@ -40,6 +40,9 @@ var phrases = []struct {
 	{regexp.MustCompile(`^(\d+) to (\d+) letters, digits, - _ \. and / that begin and end with /`), func(m []string) map[string]any {
 		return bounded(text(`^/([A-Za-z0-9_.\-/]*/)?$`), m[1], m[2])
 	}},
+	{regexp.MustCompile(`^a path of (\d+) to (\d+) letters, digits, - _ \. and / that begins with / and does not end with one$`), func(m []string) map[string]any {
+		return bounded(text(`^(/[A-Za-z0-9_.\-]+)+$`), m[1], m[2])
+	}},
 	{regexp.MustCompile(`^"off" or the name of a policy$`), func([]string) map[string]any { return bounded(text(""), "1", "128") }},
 	{regexp.MustCompile(`^a route's name or glob$`), func([]string) map[string]any { return bounded(text(""), "1", "") }},
 	{regexp.MustCompile(`^a name of (\d+) to (\d+) characters other than "(\w+)"$`), func(m []string) map[string]any {
@@ -59,6 +62,10 @@ var shapes = map[string]string{
 	"header:<name>":                "header:" + token + "+",
 	"metadata:<filter>/<path>":     "metadata:[^/]+(/[^/]+)+",
 	"json:<pointer under /params>": "json:/params" + pointer,
+
+	"metadata:<filter>/<path>=<value>": "metadata:[^/=]+(/[^/=]+)+=.+",
+	"peer:uri_san=<value>":             "peer:uri_san=.+",
+	"peer:subject=<value>":             "peer:subject=.+",
 }
 
 // words are some texts of which one is wanted, or shapes of such.

@@ -129,6 +129,7 @@ type refusal struct {
 			MayHaveRun string `json:"may_have_run"`
 			Retry      string
 			Operation  string
+			StatusPath string `json:"status_path"`
 		}
 	}
 }

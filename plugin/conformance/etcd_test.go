@@ -225,6 +225,8 @@ func TestCasesOnEtcd(t *testing.T) {
 }
 
 // The same where the host cannot hold headers.
+func TestOperatorsOnEtcd(t *testing.T) { Operators(t, onEtcd{}) }
+
 func TestCasesOnEtcdHeadersNotHeld(t *testing.T) {
 	f := onEtcd{simulator: simulator{adjust: func(c *hostsim.Config) { c.HoldHeaders = false }}}
 	Run(t, f, func(c Case) bool {

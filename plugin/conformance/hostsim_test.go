@@ -306,6 +306,8 @@ func TestWaiting(t *testing.T) { Waiting(t, simulator{}) }
 
 func TestCauses(t *testing.T) { Causes(t, simulator{}) }
 
+func TestOperators(t *testing.T) { Operators(t, simulator{}) }
+
 // The same where the host cannot hold headers. Some cases try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {
 	Run(t, notHeld{simulator{}}, func(c Case) bool { return again(c) && !slices.Contains([]int{33, 34, 55, 56, 71, 74}, c.Number) })

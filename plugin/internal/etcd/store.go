@@ -23,6 +23,7 @@ type Options struct {
 	Lease   time.Duration   // silence of a worker that ends its calls in flight, in whole seconds; required
 	TTLs    []time.Duration // those of the policies, windows of derived keys among them
 	Holder  string          // what operators read under a worker's key
+	Page    int             // records on a page for operators, so that their answers fit into memory; 0 = 32
 }
 
 // Env is what a store needs of its worker. Caller, Sink, Now, Random and Log are required.
@@ -86,7 +87,7 @@ func (s *Store) Forget(t ledger.Token) {
 	if h := s.holder[t]; h != nil {
 		delete(s.holder, t)
 		if !h.settled {
-			s.Settle(h.Lease, ledger.Outcome{Event: ledger.MarkUnknown})
+			s.Settle(h.Lease, ledger.Outcome{Event: ledger.MarkUnknown, Why: ledger.Why{Cause: ledger.HolderLost}})
 		}
 		s.drop(h)
 	}

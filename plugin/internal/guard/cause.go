@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/binary"
 
+	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 )
 
@@ -76,4 +77,54 @@ func lossBy(flags []byte, other string) string {
 		}
 	}
 	return other
+}
+
+// storedCauses are the causes as the ledger keeps them. Their numbers are stored: never renumber them.
+var storedCauses = [...]string{
+	ledger.HolderLost: byHolderLost,
+	2:                 byResult,
+	3:                 byTask,
+	4:                 byError,
+	5:                 byErrorCode,
+	6:                 byToolError,
+	7:                 byInputRequired,
+	8:                 byNotDone,
+	9:                 byCancelled,
+	10:                byNoResponse,
+	11:                byMalformed,
+	12:                byOverCap,
+	13:                byContentEncoding,
+	14:                byContentType,
+	15:                byReleasedStatus,
+	16:                byRedirect,
+	17:                byStatus3xx,
+	18:                byStatus4xx,
+	19:                byStatus5xx,
+	20:                byStatusOther,
+	21:                byNothingSent,
+	22:                byProxyReply,
+	23:                byTimeout,
+	24:                byReset,
+	25:                byClientGone,
+	26:                byCutShort,
+	27:                byProxyFault,
+	28:                byFault,
+}
+
+// causeNumber is what the ledger keeps of a cause, 0 for none.
+func causeNumber(cause string) ledger.Cause {
+	for i, c := range storedCauses {
+		if c == cause {
+			return ledger.Cause(i)
+		}
+	}
+	return 0
+}
+
+// causeWord is a cause that the ledger has kept, "" where it is not known.
+func causeWord(c ledger.Cause) string {
+	if int(c) < len(storedCauses) {
+		return storedCauses[c]
+	}
+	return ""
 }

@@ -20,11 +20,15 @@ func (s *Stream) intent(r *mcp.Request, scope scoped, id, fingerprint [32]byte, 
 		Scope:        scope.scope,
 		Session:      sketch(s.call.session),
 		Request:      sketch(string(s.call.id)),
+		Tool:         s.g.numbers.tools[tool],
 		RetryUnknown: tool.RetryUnknown,
 		TakesTasks:   r.TakesTasks(),
 		Budget:       budget(p),
 		Limits:       limits(p),
 		Terms:        ledger.Terms{TTL: tool.TTL, LeaseTTL: p.Lease},
+	}
+	if p.Operators.Path != "" && s.g.etcd != nil {
+		c.Shown = s.g.shown(scope)
 	}
 	if derived {
 		c.Terms.Window = tool.Window
@@ -104,6 +108,9 @@ func (s *Stream) act(a ledger.Answer) Action {
 	case a.Verdict == ledger.First:
 		return s.forward(a.Lease)
 	case a.Verdict == ledger.Replay:
+		if a.Reply.Elsewhere {
+			a.Reply = s.elsewhere()
+		}
 		return s.replay(a.Reply)
 	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError && !waited:
 		return s.forwardUnguarded()

@@ -216,6 +216,13 @@ func (h *fakeHost) ResponseBody(size int) ([]byte, error) {
 
 func (h *fakeHost) Property(path []string) ([]byte, bool) {
 	v, ok := h.properties[strings.Join(path, ".")]
+	if strings.Join(path, ".") == "request.path" {
+		for _, l := range h.request {
+			if l[0] == ":path" {
+				v, ok = l[1], true
+			}
+		}
+	}
 	if !ok && len(path) == 1 {
 		v, ok = h.state[path[0]]
 	}

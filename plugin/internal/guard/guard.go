@@ -22,10 +22,12 @@ type Guard struct {
 	store     ledger.Store
 	etcd      *etcd.Store // the same, where keys are kept in etcd
 	marks     ledger.Marks
+	keys      ledger.Keys // what the store shows, nil = nothing
 	counts    counts
 	numbers   numbers
 	log       Log
 	waiting   map[ledger.Token]*Stream
+	inquiring map[ledger.Token]*waitingInquiry
 	now       func() ledger.Mono
 	digest    func(text []byte) uint64 // of a principal or a scope, for counting
 	open      []*Stream                // those that asked the ledger and have not ended
@@ -66,6 +68,9 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		numbers: numbersOf(config.Policies),
 		waiting: map[ledger.Token]*Stream{},
 		roots:   map[ledger.Token]*root{},
+
+		inquiring: map[ledger.Token]*waitingInquiry{},
+
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
 		servers: map[string]string{},
@@ -93,6 +98,7 @@ func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	if err == nil {
 		g.marks, g.digest = store, store.Digest
 		g.store = openers[g.config.Store.Kind](g, env, store)
+		g.keys, _ = g.store.(ledger.Keys)
 	}
 	return err
 }

@@ -66,6 +66,9 @@ func (s *Stream) identify(r *mcp.Request, body, key []byte) Action {
 	fingerprint := s.fingerprint(r, key == nil)
 	id := s.storedID(r, scope, key, fingerprint, false)
 	s.call.operation = hex16(id[:8])
+	if s.policy.Operators.Callers {
+		s.call.statusPath = s.ownPath(&id)
+	}
 	s.publish(r, scope, fingerprint)
 	if defect := s.prepare(r, body, key, &id); defect != "" {
 		return s.refuse(&mcp.Unsupported, defect)

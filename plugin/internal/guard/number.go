@@ -7,9 +7,9 @@ import (
 	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
-// numberOf is what the ledger knows a policy by: a digest of its name, so that configurations that name one alike count together.
-func numberOf(policy string) uint64 {
-	h := sha256.Sum256([]byte(policy))
+// numberOf is what the ledger knows a policy, or a tool, by: a digest of its name, so that configurations that name one alike count together.
+func numberOf(name string) uint64 {
+	h := sha256.Sum256([]byte(name))
 	return binary.LittleEndian.Uint64(h[:])
 }
 
@@ -22,10 +22,11 @@ type numbers struct {
 	of    []uint64
 	each  []uint64
 	names map[uint64]string
+	tools map[*policy.Tool]uint64
 }
 
 func numbersOf(policies []*policy.Policy) numbers {
-	n := numbers{names: make(map[uint64]string, len(policies))}
+	n := numbers{names: make(map[uint64]string, len(policies)), tools: map[*policy.Tool]uint64{}}
 	for _, p := range policies {
 		number, name := numberOf(p.Name), p.Name
 		if p.LimitsOfProxy {
@@ -36,6 +37,10 @@ func numbersOf(policies []*policy.Policy) numbers {
 			n.each = append(n.each, number)
 		}
 		n.names[number] = name
+		n.tools[&p.Unlisted] = numberOf(p.Unlisted.Match)
+		for i := range p.Tools {
+			n.tools[&p.Tools[i]] = numberOf(p.Tools[i].Match)
+		}
 	}
 	return n
 }

@@ -41,6 +41,9 @@ func (s *Stream) tell(f *mcp.Refusal, detail string) Action {
 	if statusTool != "" && s.policy.Preset == policy.Derived {
 		named = named.AskInstead()
 	}
+	if s.call.statusPath != "" && verdictsAsked[named.Code] {
+		named.StatusPath = s.call.statusPath
+	}
 	headers := [][2]string{{"content-type", "application/json"}}
 	if named.RetryAfter > 0 {
 		headers = append(headers, [2]string{"retry-after", itoa(named.RetryAfter)})

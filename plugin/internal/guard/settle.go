@@ -196,6 +196,7 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 		s.tookSoLong()
 	}
 	how := hows[o.Event]
+	o.Why = ledger.Why{Cause: causeNumber(cause), Status: s.reply.status}
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, how)

@@ -48,7 +48,7 @@ func openEtcd(g *Guard, env ledger.Env, local *shared.Shared) ledger.Store {
 			up.Set(value)
 		},
 		Trouble: func(why etcd.Reason) { g.counts.add("", storeTrouble, string(why)) },
-	}, etcd.Options{Prefix: prefix, Cluster: o.Cluster, Timeout: o.Timeout, Lease: g.longestLease(), TTLs: g.ttls(), Holder: g.Remote.Node})
+	}, etcd.Options{Prefix: prefix, Cluster: o.Cluster, Timeout: o.Timeout, Lease: g.longestLease(), TTLs: g.ttls(), Holder: g.Remote.Node, Page: g.page()})
 	return g.etcd
 }
 
@@ -108,4 +108,16 @@ func (g *Guard) CallEnded(id uint32, status int, message []byte) {
 		g.etcd.Answered(etcd.CallID(id), status, message)
 		g.lookReady()
 	}
+}
+
+// mostPage bounds, in bytes, what a page for operators takes of answers that it does not show: etcd hands records over whole.
+const mostPage = 1 << 20
+
+// page is how many records of etcd's fit on a page.
+func (g *Guard) page() int {
+	longest := 1
+	for _, p := range g.config.Policies {
+		longest = max(longest, p.Limits.ReplyBytes)
+	}
+	return min(max(mostPage/longest, 1), 100)
 }

@@ -63,6 +63,8 @@ type call struct {
 	isCall    bool                // a well-formed tools/call whose id was read
 	guarded   bool
 	derived   bool // by what was called: no key was sent
+
+	statusPath string // where the caller may ask how its key stands, "" = nowhere
 }
 
 // NewStream begins a stream.
@@ -95,6 +97,11 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	s.policy = s.g.route(s.host)
 	if s.policy == nil {
 		return s.pass()
+	}
+	if s.policy.Operators.Path != "" {
+		if a, is := s.operates(); is {
+			return a
+		}
 	}
 	if s.keyless() {
 		return s.watch(end)
@@ -246,6 +253,7 @@ func (s *Stream) Done() {
 
 // leaveLedger says that nobody waits for an answer any more.
 func (s *Stream) leaveLedger() {
+	s.leaveInquiry()
 	if _, waits := s.g.waiting[s.token]; waits {
 		delete(s.g.waiting, s.token)
 		s.g.store.Forget(s.token)

@@ -22,6 +22,7 @@ type Refusal struct {
 	Advice     string // follows the message; %s stands for the tool that tells the state, if there is one
 	After      string // follows that, a sentence
 	Keyless    string // the message to a caller that sent no key, where it differs
+	StatusPath string // where its caller may ask how the key stands, "" = nowhere
 }
 
 // The refusals. A new outcome is one line here.
@@ -149,6 +150,9 @@ func (f *Refusal) appendData(dst []byte, operation string) []byte {
 		dst = append(dst, `,"operation":"`...)
 		dst = append(dst, operation...)
 		dst = append(dst, '"')
+	}
+	if f.StatusPath != "" {
+		dst = canonical.AppendString(append(dst, `,"status_path":`...), []byte(f.StatusPath))
 	}
 	if f.RetryAfter > 0 {
 		// Most clients show no header to whoever calls.

@@ -98,6 +98,7 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		{"wait", func(n canonical.Node, at string) { r.duration(n, at, leastWait, mostWait, &p.wait) }},
 		{"detach_timeout", func(n canonical.Node, at string) { r.duration(n, at, time.Second, mostDetach, &p.detachTimeout) }},
 		{"detach_cluster", func(n canonical.Node, at string) { r.text(n, at, expectCluster, 1, 256, &p.detachCluster) }},
+		{"operators", func(n canonical.Node, at string) { p.Operators = r.operators(n, at) }},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
 		{"limits_scope", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "policy", "proxy")
@@ -192,6 +193,10 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 	}
 	if _, ok := p.ArgumentKey(); ok && p.Advertise && !p.Strip {
 		r.mistake(at+"/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`)
+	}
+	if p.LimitsOfProxy && p.Operators.Path != "" {
+		// The ledger counts these policies as one, and so could not tell whose keys it shows.
+		r.mistake(at+"/limits_scope", `"proxy", with operators`, `"policy" beside operators: keys are shown by policy`)
 	}
 	r.checkDetach(at, p)
 	r.checkLimits(at+"/limits", &p.Limits, given)

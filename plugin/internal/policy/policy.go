@@ -93,6 +93,7 @@ type Policy struct {
 	ForwardOnError   bool  // a store that cannot answer lets calls through, unguarded
 
 	slow
+	Operators Operators
 
 	TTL             time.Duration
 	Lease           time.Duration

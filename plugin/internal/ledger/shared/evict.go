@@ -145,7 +145,8 @@ func (s *Shared) gather(bucket int, policy uint64, give func(candidate)) {
 		if !w.Readable() || w.Policy() != policy {
 			return true
 		}
-		if _, evictable := state.Next(w.State(), ledger.Evict); evictable {
+		// What an operator said of a key is not forgotten for the sake of others.
+		if _, evictable := state.Next(w.State(), ledger.Evict); evictable && w.Flags()&record.FlagElsewhere == 0 {
 			give(candidate{w.Settled(), w.Fence(), w.Principal(), w.Scope(), int32(bucket)})
 		}
 		return true

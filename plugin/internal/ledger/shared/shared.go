@@ -61,6 +61,7 @@ type Shared struct {
 	pending     []pendingSettle
 	sweep       sweep
 	sweeping    bool
+	listing     bool
 	seen        []self // heartbeats read in this step of the sweep
 	freed       []quota.Change
 	evictable   map[uint64]*candidates

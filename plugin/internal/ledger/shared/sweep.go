@@ -63,6 +63,7 @@ func (s *Shared) rest() {
 	if s.sweeping {
 		s.sweeping, s.sweep.epoch = false, 0
 	}
+	s.listing = false
 	s.seen, s.sweep.rings = s.seen[:0], s.sweep.rings[:0]
 }
 

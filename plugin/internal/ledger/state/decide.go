@@ -15,6 +15,7 @@ type Found struct {
 	Same    bool // it is the same call, by its fingerprint
 	Task    bool // its reply hands out a task
 	Shed    bool // its reply is gone
+	Held    bool // an operator lets nobody take it over
 	Attempt int
 
 	// What a settlement asks.
@@ -41,7 +42,7 @@ func Judge(f *Found, c *ledger.Claim) ledger.Verdict {
 		return r.other
 	case r.same == ledger.Replay && (f.Task && !c.TakesTasks || f.Shed):
 		return ledger.RefusedNotReplayable
-	case c.RetryUnknown:
+	case c.RetryUnknown && !f.Held:
 		return r.retry
 	}
 	return r.same
