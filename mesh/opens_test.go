@@ -104,7 +104,7 @@ func (i *istio) marker(t *testing.T, name string) {
 		"http": []any{object{"name": name, "directResponse": object{"status": 418}}},
 	}})
 	eventually(t, "the change", func() error {
-		if !strings.Contains(fmt.Sprint(i.dump(t)), "name:"+name+" ") {
+		if !strings.Contains(fmt.Sprint(i.dump(t)), "name:"+name) {
 			return errors.New("not there")
 		}
 		return nil
