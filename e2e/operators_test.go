@@ -85,6 +85,7 @@ func TestOperatorsSee(t *testing.T) {
 	o.exported()
 	o.accessLog()
 	o.sources()
+	o.repeats()
 	o.nothingSecret()
 }
 

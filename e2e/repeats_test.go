@@ -81,3 +81,41 @@ func TestRepeatsRecipe(t *testing.T) {
 		t.Errorf("what nothing guards: %+v", g)
 	}
 }
+
+// repeats shows that the recipe reads what Envoy logs.
+func (o operator) repeats() {
+	o.t.Helper()
+	if _, err := exec.LookPath("jq"); err != nil {
+		return
+	}
+	records, err := o.envoy.AccessLog()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	log := filepath.Join(o.t.TempDir(), "access.log")
+	var lines strings.Builder
+	for _, r := range records {
+		line, err := json.Marshal(r)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		lines.Write(append(line, '\n'))
+	}
+	if err := os.WriteFile(log, []byte(lines.String()), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	sources := map[string]bool{}
+	for _, g := range repeatsIn(o.t, log) {
+		if g.Tool == "" || g.Calls < 2 || g.First > g.Last || g.ArgumentsHash == "" {
+			o.t.Errorf("a group that is none: %+v", g)
+		}
+		for s := range g.Sources {
+			sources[s] = true
+		}
+	}
+	for _, s := range []string{"transport", "model", "reconnect", "harness"} {
+		if !sources[s] {
+			o.t.Errorf("no group with a repeat by %s: %v", s, sources)
+		}
+	}
+}
