@@ -55,8 +55,13 @@ func newClient(t testing.TB, p Proxy) *client {
 type headers []string
 
 func (c *client) do(method, body string, h headers) reply {
-	r := c.once(method, body, h)
-	for began := time.Now(); c.eventual > 0; r = c.once(method, body, h) {
+	return c.patiently(func() reply { return c.once(method, body, h) })
+}
+
+// patiently asks again where the ledger may not know yet (see Eventual).
+func (c *client) patiently(ask func() reply) reply {
+	r := ask()
+	for began := time.Now(); c.eventual > 0; r = ask() {
 		waited, kind := time.Since(began), r.isRefusal()
 		if !(kind == "idempotency_in_flight" && waited < c.eventual || kind == "idempotency_unavailable" && waited < untilReady) {
 			break
