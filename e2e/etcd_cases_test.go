@@ -71,7 +71,7 @@ func (f *etcdFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 		return verifierOnEtcd{p, v}
 	}
 	p.proxy = f.startWith(t, opts)
-	p.ready(t, opts.Workers+1)
+	p.ready(t, nil, opts.Workers+1)
 	return p
 }
 
@@ -82,7 +82,7 @@ type etcdProxy struct {
 }
 
 // Eventual implements conformance.Eventual.
-func (*etcdProxy) Eventual() {}
+func (*etcdProxy) Eventual() time.Duration { return time.Second }
 
 func (p *etcdProxy) inEtcd(config string) string {
 	return `{"store":{"kind":"etcd","cluster":"etcd","timeout":"5s","prefix":"` + p.prefix + `"},` + strings.TrimLeft(config, " \n\t")[1:]
@@ -92,23 +92,27 @@ func (p *etcdProxy) Change(t testing.TB, config string, faults bool) {
 	t.Helper()
 	before := p.workers(t)
 	p.proxy.Change(t, p.inEtcd(config), faults)
-	p.ready(t, before+1)
+	p.ready(t, before, 1) // the others' first calls are asked again
 }
 
-// ready waits until so many workers have made themselves known, and with that have their leases.
-func (p *etcdProxy) ready(t testing.TB, workers int) {
+// ready waits until so many workers more have made themselves known, and with that have their leases. The ones that were there may go.
+func (p *etcdProxy) ready(t testing.TB, before []string, workers int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); p.workers(t) < workers; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		now := slices.DeleteFunc(p.workers(t), func(key string) bool { return slices.Contains(before, key) })
+		if len(now) >= workers {
+			break
+		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d workers are at etcd after a minute", p.workers(t), workers)
+			t.Fatalf("%d of %d workers are at etcd after a minute", len(now), workers)
 		}
 	}
 	time.Sleep(50 * time.Millisecond) // from the answer in etcd to the worker
 }
 
-func (p *etcdProxy) workers(t testing.TB) int {
+// workers are the keys of those that live.
+func (p *etcdProxy) workers(t testing.TB) (keys []string) {
 	t.Helper()
-	n := 0
 	p.member.client(func(ctx context.Context, c *clientv3.Client) {
 		r, err := c.Get(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err != nil {
@@ -116,9 +120,9 @@ func (p *etcdProxy) workers(t testing.TB) int {
 		}
 		for _, kv := range r.Kvs {
 			if strings.Contains(string(kv.Key), "/h/") {
-				n++
+				keys = append(keys, string(kv.Key))
 			}
 		}
 	})
-	return n
+	return keys
 }

@@ -107,7 +107,7 @@ func (f onEtcd) Start(t testing.TB, s Setup) Proxy {
 type eventualOnEtcd struct{ *simulatedOnEtcd }
 
 // Eventual implements Eventual.
-func (eventualOnEtcd) Eventual() {}
+func (eventualOnEtcd) Eventual() time.Duration { return 200 * time.Millisecond }
 
 func (f onEtcd) start(t testing.TB, s Setup) *simulatedOnEtcd {
 	t.Helper()
