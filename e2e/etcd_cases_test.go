@@ -10,7 +10,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/callonce/callonce/e2e/envoytest"
 	"github.com/callonce/callonce/plugin/conformance"
@@ -109,22 +108,17 @@ func (p *etcdProxy) ready(t testing.TB, workers int) {
 
 func (p *etcdProxy) workers(t testing.TB) int {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{p.member.addr}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	r, err := c.Get(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := 0
-	for _, kv := range r.Kvs {
-		if strings.Contains(string(kv.Key), "/h/") {
-			n++
+	p.member.client(func(ctx context.Context, c *clientv3.Client) {
+		r, err := c.Get(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		for _, kv := range r.Kvs {
+			if strings.Contains(string(kv.Key), "/h/") {
+				n++
+			}
+		}
+	})
 	return n
 }

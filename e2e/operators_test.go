@@ -308,7 +308,7 @@ func TestTraces(t *testing.T) {
 	for range 2 {
 		send(t, "POST", e.URL(), toolCall("1", "charge", `{}`), "Idempotency-Key", "k")
 	}
-	collector.want(t, "callonce.outcome", "replay", "callonce.key_hash", "callonce.tool", "charge", "callonce.duplicate_source", "transport")
+	collector.want(t, "callonce.outcome", "replay", "callonce.key_hash", "gen_ai.tool.name", "charge", "jsonrpc.request.id", "callonce.arguments_hash", "callonce.attempt", "callonce.settled_by", "result", "callonce.duplicate_source", "transport")
 }
 
 // collector takes spans as an OpenTelemetry collector does over HTTP.

@@ -51,7 +51,12 @@ func startEnvoy(t *testing.T, opts envoytest.Options) *envoytest.Envoy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
+	t.Cleanup(func() {
+		if strings.Contains(e.Logs(), refusedCapability) {
+			t.Errorf("the module called what envoy.yaml does not list:\n%s", e.Logs())
+		}
+		e.Close()
+	})
 	return e
 }
 

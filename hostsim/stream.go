@@ -91,7 +91,7 @@ func newStream(w *worker, info streamInfo, c client, releaseRequest func(int)) *
 		root := v.root(w.host.plugin())
 		s.ctx = v.newContext(root.plugin, root, s)
 		s.ctx.created = true
-		v.call(s.ctx, "proxy_on_context_create", v.calls.contextCreate, uint64(s.ctx.id), uint64(root.id))
+		v.call(s.ctx, "proxy_on_context_create", uint64(s.ctx.id), uint64(root.id))
 		v.runDeferred()
 	}
 	return s
@@ -222,13 +222,13 @@ func (s *stream) finish() {
 	if c := s.ctx; c != nil {
 		v := c.vm
 		s.logging = true
-		v.call(c, "proxy_on_log", v.calls.log, uint64(c.id))
+		v.call(c, "proxy_on_log", uint64(c.id))
 		v.runDeferred()
 		s.logging = false
 		s.request.openHeaders, s.response.openHeaders = nil, nil
-		v.call(c, "proxy_on_done", v.calls.done, uint64(c.id))
+		v.call(c, "proxy_on_done", uint64(c.id))
 		v.runDeferred()
-		v.call(c, "proxy_on_delete", v.calls.delete, uint64(c.id))
+		v.call(c, "proxy_on_delete", uint64(c.id))
 		v.runDeferred()
 		delete(v.contexts, c.id)
 	}

@@ -204,7 +204,7 @@ func declare(all functions, at string, f *ast.FuncDecl) {
 		}
 	}
 	all[at] = &function{
-		name: name, internal: strings.HasPrefix(at, "plugin/internal/") && !strings.Contains(at, "/etcdsim/"), // a simulation for tests
+		name: name, internal: strings.HasPrefix(at, "plugin/internal/") && !strings.Contains(at, "/etcdsim/") && !strings.Contains(at, "/modeltest/"), // for tests alone
 		forTests: f.Doc != nil && strings.Contains("\n"+f.Doc.Text(), "\nFor tests"),
 	}
 }

@@ -52,11 +52,16 @@ type headers []string
 
 func (c *client) do(method, body string, h headers) reply {
 	r := c.once(method, body, h)
-	for i := 0; c.eventual && i < eventualTries && r.isRefusal() == "idempotency_in_flight"; i++ {
+	for i := 0; c.eventual && i < eventualTries && r.saysInFlight(); i++ {
 		time.Sleep(eventualPause)
 		r = c.once(method, body, h)
 	}
 	return r
+}
+
+// saysInFlight reports whether it is the refusal of a call that runs, in whatever shape.
+func (r reply) saysInFlight() bool {
+	return strings.Contains(r.Body, `"type":"idempotency_in_flight"`) || strings.Contains(r.Body, `"type":"idempotency_key_in_progress"`)
 }
 
 func (c *client) once(method, body string, h headers) reply {

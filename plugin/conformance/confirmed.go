@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // What the designs ask for that needs a server which plays along.
@@ -116,7 +117,14 @@ func confirmFirst(t *testing.T, f Front) {
 				t.Fatalf("%s: the first step: %s", story.of, r.Body)
 			}
 		}
-		if r := step("10", true); story.of == "kept" {
+		r := step("10", true)
+		// Where the ledger lies elsewhere the first step frees the key a moment after its
+		// answer: until then another call under it is a conflict.
+		for i := 0; c.eventual && i < eventualTries && strings.Contains(r.Body, "idempotency_key_conflict"); i++ {
+			time.Sleep(eventualPause)
+			r = step("10", true)
+		}
+		if story.of == "kept" {
 			got("the confirmed call", r, "first")
 		} else if r.Err == nil && r.Status == 200 {
 			t.Fatalf("%s: the answer was to be lost: %s", story.of, r.Body)

@@ -294,6 +294,8 @@ func TestLarge(t *testing.T) { Large(t, simulator{}) }
 
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
 
+func TestPresetsPlayed(t *testing.T) { Presets(t, simulator{}) }
+
 func TestCauses(t *testing.T) { Causes(t, simulator{}) }
 
 func TestOperators(t *testing.T) { Operators(t, simulator{}) }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Calls that take several rounds: the tool asks back before it acts.
@@ -55,6 +56,17 @@ func (c *client) leg(id, who, state string) reply {
 		"Idempotency-Key", "key-of-"+who)
 }
 
+// secondRound sends the first leg again, once the call is over. A ledger that lies elsewhere
+// knows that a moment later: until then the question comes again.
+func (c *client) secondRound(id, who string) reply {
+	r := c.leg(id, who, "")
+	for i := 0; c.eventual && i < eventualTries && strings.Contains(r.Body, "input_required"); i++ {
+		time.Sleep(eventualPause)
+		r = c.leg(id, who, "")
+	}
+	return r
+}
+
 func wantQuestion(t *testing.T, r reply, state string) {
 	t.Helper()
 	if r.Err != nil || r.Status != 200 || !strings.Contains(r.Body, `"requestState":"`+state+`"`) {
@@ -91,7 +103,7 @@ func legs(t *testing.T, f Front) {
 	wantQuestion(t, c.leg("30", "ada", "ada-sure"), "ada-really")
 	// A second round, or a late duplicate of the first leg: the call is over, and has an answer.
 	for id, who := range []string{"bob", "ada", "bob"} {
-		r := c.leg(fmt.Sprint(40+id), who, "")
+		r := c.secondRound(fmt.Sprint(40+id), who)
 		if wantReplay(t, r); !strings.Contains(r.Body, fmt.Sprintf(final, who)) || idOf(t, r) != fmt.Sprint(40+id) {
 			t.Fatalf("%s's second round: %s", who, r.Body)
 		}
@@ -112,7 +124,7 @@ func lateFirstLeg(t *testing.T, f Front) {
 	wantQuestion(t, c.leg("20", "ada", ""), "ada-sure") // while the call is not over
 	wantFirst(t, c.leg("3", "ada", "ada-really"))
 	for id := range 3 {
-		r := c.leg(fmt.Sprint(4+id), "ada", "")
+		r := c.secondRound(fmt.Sprint(4+id), "ada")
 		if strings.Contains(r.Body, "new_key") || r.isRefusal() != "" {
 			t.Fatalf("a late duplicate was refused, or told to take another key: %s", r.Body)
 		}

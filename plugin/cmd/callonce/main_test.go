@@ -170,3 +170,26 @@ func TestTheBinary(t *testing.T) {
 		t.Errorf("with one that is none: %s", got)
 	}
 }
+
+// The doctor is a command of its own: without a guard it ends with status 1 and says so, and what it is given wrongly it names.
+func TestDoctor(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") }))
+	defer up.Close()
+	for _, c := range []struct {
+		args     string
+		status   int
+		out, err string
+	}{
+		{"doctor --url " + up.URL + "/mcp", 1, "BAD  guard: none", "callonce: doctor: something must be mended"},
+		{"doctor --url x", 1, "", "--url: want http://HOST/PATH"},
+		{"doctor --help", 0, "", "-header"},
+		{"doktor", 2, "", "there are serve, check, version and doctor"},
+		{"help", 0, "callonce doctor --url", ""},
+	} {
+		var stdout, stderr output
+		got := command().Run(context.Background(), strings.Fields(c.args), &stdout, &stderr)
+		if got != c.status || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) {
+			t.Errorf("%s: status %d, want %d; printed\n%s%s", c.args, got, c.status, stdout.String(), stderr.String())
+		}
+	}
+}

@@ -288,7 +288,7 @@ func (s *Store) overdue(now ledger.Mono) {
 func (s *Store) won(a *asked, revision int64) {
 	h := &grant{
 		Lease: ledger.Lease{
-			ID: a.claim.ID, Fence: uint64(revision), Holder: a.record.holder, Claimed: a.began, Attempt: a.record.attempt,
+			ID: a.claim.ID, Fence: uint64(revision), Holder: a.record.holder, Claimed: a.began, Attempt: a.record.attempt, Root: a.claim.Root,
 			Policy: a.claim.Policy, Budget: a.claim.Budget, Limits: a.claim.Limits, Terms: a.claim.Terms,
 		},
 		key: a.key, record: a.record, revision: revision, state: ledger.InFlight, local: a.local, counted: a.counted,

@@ -122,7 +122,7 @@ func (s *Store) applied(h *grant, next ledger.State, r *txnResponse) {
 	}
 	h.state = next
 	if len(h.words) > 0 {
-		if s.env.Late != nil {
+		if s.env.Late != nil && !h.Root {
 			s.env.Late(h.Policy, h.words[0].Event)
 		}
 		h.words = h.words[1:]

@@ -35,7 +35,7 @@ type Env struct {
 	Random func(into []byte) // unpredictable bytes
 	Log    func(text string)
 	Count  func(what ledger.Notice, policy uint64)
-	// Late is told of each settlement that etcd has taken, but for those that it took as fenced.
+	// Late is told of each settlement that etcd has taken, but for those that it took as fenced, and of those of a Claim.Root.
 	Late func(policy uint64, ev ledger.Event)
 	// Live says whether a stream that asked is still open. Where it is nil, only Forget says that it is gone.
 	Live func(ledger.Token) bool

@@ -35,6 +35,8 @@ type Guard struct {
 	tokens    uint32
 	buffering buffering
 	once      once
+	roots     map[ledger.Token]*root // that were asked for and not forgotten
+	rootBytes int                    // of answers that wait for them
 
 	probing map[*Stream]struct{} // buffered, and their body callback has not come yet
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
@@ -62,6 +64,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 
 		inquiring: map[ledger.Token]*waitingInquiry{},
 
+		roots:   map[ledger.Token]*root{},
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
 		servers: map[string]string{},
@@ -74,7 +77,7 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
 	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
-	env.Policies = g.numbers.of
+	env.Policies = g.numbers.each
 	g.now = env.Now
 	local := env
 	if g.config.Store.Kind != policy.SharedData {
@@ -91,6 +94,9 @@ func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 
 // isOpen says whether the stream that asked with a token has not ended.
 func (g *Guard) isOpen(t ledger.Token) bool {
+	if g.roots[t] != nil {
+		return true
+	}
 	if g.live != nil {
 		g.looked++
 		return g.live[t]
@@ -195,6 +201,9 @@ func (g *Guard) Answered(t ledger.Token, a ledger.Answer) {
 	if s, ok := g.waiting[t]; ok {
 		delete(g.waiting, t)
 		s.answered(a)
+	}
+	if r := g.roots[t]; r != nil {
+		g.rootAnsweredLate(r, a)
 	}
 }
 

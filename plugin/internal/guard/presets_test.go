@@ -78,6 +78,72 @@ func TestGatewayEvicts(t *testing.T) {
 	call(0).wantSent()
 }
 
+// G13: with limits_scope proxy the caps count over all policies that say so, an identity's
+// at all servers together; by default each policy counts by itself.
+func TestLimitsOfProxy(t *testing.T) {
+	config := func(scope string) string {
+		one := func(name string) string {
+			return `"` + name + `":{"server":"` + name + `","reply":"http","principal":["header:x-user"]` + scope +
+				`,"limits":{"entries":4,"entries_per_principal":3,"entries_per_scope":3,"in_flight":2,"in_flight_per_principal":1,"on_full":"evict"}}`
+		}
+		return `{"namespace":"ns","policies":{` + one("a") + `,` + one("b") + `},"routes":{"b":"b"},"default":"a"}`
+	}
+	for name, c := range map[string]struct {
+		scope    string
+		together bool
+	}{
+		"of a policy": {``, false}, "of a policy, said": {`,"limits_scope":"policy"`, false}, "of the proxy": {`,"limits_scope":"proxy"`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.worker(config(c.scope))
+			call := func(route, who, key string) *exchange {
+				x := w.open(g, user, who, "idempotency-key", key)
+				x.properties["xds.route_name"] = route
+				x.arrive(toolCall("1", `{}`))
+				return x
+			}
+			// In flight: ada's one call at a counts at b.
+			first := call("", "ada", "k1")
+			first.wantSent()
+			switch other := call("b", "ada", "k2"); {
+			case c.together:
+				other.wantRefused(429, "idempotency_capacity")
+			default:
+				other.wantSent()
+				other.answer(200, "application/json", okResult)
+			}
+			first.answer(200, "application/json", okResult)
+			// Completed: ada's fourth anywhere evicts her oldest, wherever that is.
+			for i, route := range []string{"b", "b", "b"} {
+				w.pass(time.Millisecond)
+				x := call(route, "ada", fmt.Sprint("more", i))
+				x.wantSent()
+				x.answer(200, "application/json", okResult)
+			}
+			again := call("", "ada", "k1")
+			if again.sent != c.together {
+				t.Errorf("ada's oldest, at the other server: runs again %v, expected %v", again.sent, c.together)
+			}
+			again.stream.Done()
+			label := "server=.=b;.;"
+			if c.together {
+				label = ""
+			}
+			for range 10 {
+				w.pass(time.Second)
+				g.Tick(w.now)
+			}
+			if n := w.count("ns;.;" + label + "callonce_evicted_total"); n == 0 {
+				t.Errorf("evictions are not counted under %q: %v", label, w.counts)
+			}
+			if n := w.gauges["namespace=.=ns;.;"+label+"state=.=completed;.;callonce_entries"]; n == 0 {
+				t.Errorf("entries are not counted under %q: %v", label, w.gauges)
+			}
+		})
+	}
+}
+
 // Preset sep3182 (designs S1–S6).
 func TestSEP3182(t *testing.T) {
 	w := newWorld(t)

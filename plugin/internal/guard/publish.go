@@ -21,6 +21,7 @@ const (
 	stateRequest   = "callonce.request_id"
 	stateSession   = "callonce.session_hash"
 	stateAttempt   = "callonce.attempt"
+	stateRepeats   = "callonce.repeats"
 	stateSource    = "callonce.duplicate_source"
 	stateRefusal   = "callonce.refusal"
 	stateOutcome   = "callonce.outcome"
@@ -133,8 +134,13 @@ func (s *Stream) repeated(a ledger.Answer) {
 		return
 	}
 	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), s.g.now())
-	s.g.counts.add(s.label(), duplicates, src)
+	s.g.counts.add(s.label(), duplicates, s.call.tool.Match, src)
 	s.state(stateSource, src)
+	if s.policy.CountRepeats {
+		if n := s.g.marks.Repeat(s.g.digest([]byte(s.call.operation)), max(s.call.tool.TTL, s.call.tool.Window)); n > 0 {
+			s.state(stateRepeats, itoa(n))
+		}
+	}
 }
 
 // source tells which layer repeated a call, from what differs between the two.

@@ -17,6 +17,7 @@ const (
 func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	s.outcome(outcomes[f.Type])
 	s.state(stateRefusal, f.Type)
+	s.g.counts.add(s.label(), refusals, f.Type)
 	if s.policy.Observe {
 		return s.pass()
 	}
@@ -94,8 +95,12 @@ func (s *Stream) refuseFault() (a Action) {
 	return s.refuse(&mcp.Unavailable, "")
 }
 
+// headerMismatch is the reason, as a label value, of the refusal that is the protocol's own.
+const headerMismatch = "header_mismatch"
+
 func (s *Stream) refuseMismatch(header string) Action {
 	s.outcome(outRejected)
+	s.g.counts.add(s.label(), refusals, headerMismatch)
 	if s.policy.Observe {
 		return s.pass()
 	}

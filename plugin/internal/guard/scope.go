@@ -18,7 +18,7 @@ import (
 // scope is ever shown to another.
 type scoped struct {
 	text      []byte // server, path, identity, scope values and session as canonical JSON, without brackets
-	principal uint64 // digest of server and identity, for counting
+	principal uint64 // digest of server and identity, for counting; of the identity alone where limits are the proxy's
 	scope     uint64 // digest of the whole text, for counting
 	nameless  bool   // there is none: no identity came from anywhere
 }
@@ -75,7 +75,11 @@ func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
 	}
 	t = canonical.AppendString(t, []byte(session.text))
 	s.g.scope, sc.text = scratch.Keep(t), t
-	s.g.buf = append(append(append(s.g.buf[:0], t[:server]...), ','), t[start:end]...)
+	s.g.buf = s.g.buf[:0]
+	if !s.policy.LimitsOfProxy {
+		s.g.buf = append(append(s.g.buf, t[:server]...), ',')
+	}
+	s.g.buf = append(s.g.buf, t[start:end]...)
 	sc.principal = s.g.digest(s.g.buf)
 	s.g.buf = scratch.Keep(s.g.buf)
 	sc.scope = s.g.digest(t)

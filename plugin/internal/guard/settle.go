@@ -61,6 +61,9 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		s.frees(a)
 		return
 	}
+	if a == mcp.ToolError || a == mcp.Failed {
+		s.g.counts.add(s.label(), completedErrors, s.call.tool.Match, cause)
+	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
 		Status:  s.reply.status,
 		IDStart: s.g.response.IDStart,
@@ -194,6 +197,8 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, how)
+		s.settleRoot(o)
+	case ledger.Pending:
 		s.settleRoot(o)
 	case ledger.Fenced:
 		// The others took this worker for dead, and have marked the call unknown.

@@ -22,17 +22,16 @@ const (
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
 type Stream struct {
-	g         *Guard
-	host      Host
-	stage     stage
-	policy    *policy.Policy
-	head      head
-	call      call
-	token     ledger.Token
-	lease     ledger.Lease
-	rootLease ledger.Lease // once call.rooted
-	reply     readAlong
-	advert    *advertising // nil but for the answers that gain one
+	g      *Guard
+	host   Host
+	stage  stage
+	policy *policy.Policy
+	head   head
+	call   call
+	token  ledger.Token
+	lease  ledger.Lease
+	reply  readAlong
+	advert *advertising // nil but for the answers that gain one
 
 	sniffs bool // while reading: the body's beginning has not been seen, nor whether it is JSON
 
@@ -53,16 +52,14 @@ type call struct {
 	id        []byte              // the request's id token, empty where it could not be read; from forward on mcp.KeepID of it
 	mark      ledger.Cancellation // what cancels it
 	operation string              // the call's public name: 16 hex digits of its stored id
+	forward   string              // what goes on in the header forward_key
+	body      []byte              // what goes on in place of the body, nil = as it came
+	root      *root               // nil where this is the first leg
+	isCall    bool                // a well-formed tools/call whose id was read
+	guarded   bool
+	derived   bool // by what was called: no key was sent
 
 	statusPath string // where the caller may ask how its key stands, "" = nowhere
-
-	forward string        // what goes on in the header forward_key
-	body    []byte        // what goes on in place of the body, nil = as it came
-	root    *ledger.Claim // of the first leg, nil where this is the first
-	rooted  bool          // its lease was won
-	isCall  bool          // a well-formed tools/call whose id was read
-	guarded bool
-	derived bool // by what was called: no key was sent
 }
 
 // NewStream begins a stream.
@@ -229,6 +226,7 @@ func (s *Stream) Ended() {
 func (s *Stream) Done() {
 	var a Action
 	defer s.contain(answerPasses, &a)
+	defer s.leaveRoot()
 	s.move(isOver)
 	if s.asked {
 		s.g.leave(s)

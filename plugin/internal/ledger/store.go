@@ -43,6 +43,9 @@ type Claim struct {
 	Shown       uint64 // what operators know the scope by where the store is many processes'; only kept and given back
 	// RetryUnknown lets the claim take over a key of unknown outcome (on_unknown: retry).
 	RetryUnknown bool
+	// Root says that the claim is no call's: it is settled with what another leg came to, and
+	// Env.Late is not told of that.
+	Root bool
 	// TakesTasks says that the asking client may be handed a task.
 	TakesTasks bool
 	Budget     Budget
@@ -82,6 +85,7 @@ type Lease struct {
 	Holder  uint64 // the incarnation that won it
 	Claimed Mono
 	Attempt int // 1, or more where an unknown outcome was taken over
+	Root    bool
 	Policy  uint64
 	Budget  Budget
 	Limits  Limits

@@ -40,6 +40,7 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		{"bind_request_id", func(n canonical.Node, at string) { r.flag(n, at, &p.BindRequestID) }},
 		{"strip", func(n canonical.Node, at string) { r.flag(n, at, &p.Strip) }},
 		{"advertise", func(n canonical.Node, at string) { r.flag(n, at, &p.Advertise) }},
+		{"count_repeats", func(n canonical.Node, at string) { r.flag(n, at, &p.CountRepeats) }},
 		{"log_unkeyed", func(n canonical.Node, at string) { r.flag(n, at, &p.LogUnkeyed) }},
 		{"forward_key", func(n canonical.Node, at string) {
 			var to string
@@ -79,8 +80,8 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			p.Reply = Reply(i)
 		}},
 		{"marker", func(n canonical.Node, at string) {
-			i, _ := r.choice(n, at, "none", "meta")
-			p.MarkMeta = i == 1
+			i, _ := r.choice(n, at, "none", "meta", "text")
+			p.MarkMeta, p.MarkText = i > 0, i == 2
 		}},
 		{"tools", func(n canonical.Node, at string) {
 			r.each(n, at, func(n canonical.Node, at string) { p.Tools = append(p.Tools, r.tool(n, at, p.Unlisted)) })
@@ -94,6 +95,10 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		}},
 		{"operators", func(n canonical.Node, at string) { p.Operators = r.operators(n, at) }},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
+		{"limits_scope", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "policy", "proxy")
+			p.LimitsOfProxy = i == 1
+		}},
 	})
 	p.finish()
 	r.check(n, at, &p, limits)

@@ -14,7 +14,7 @@ const (
 	topMembers = "one of namespace, store, policies, routes, default"
 	aCookie    = "the name of a cookie, or a glob of 1 to 128 characters with a letter or digit in it"
 
-	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, operators, limits"
+	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, count_repeats, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, operators, limits, limits_scope"
 	toolMembers   = "one of match, guard, window, exclude, round, status_tool, status_argument, on_unknown, on_tool_error, on_error, released_errors, not_done, ttl, result_id"
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
@@ -167,8 +167,8 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"released_statuses":[600]`), "/policies/p/released_statuses/0", "600", "an integer from 500 to 599"},
 	{policyWith(`"released_statuses":["503"]`), "/policies/p/released_statuses/0", `"503"`, "an integer from 500 to 599"},
 	{policyWith(`"reply":"json"`), "/policies/p/reply", `"json"`, `"http", "jsonrpc", "tool_result"`},
-	{policyWith(`"marker":"header"`), "/policies/p/marker", `"header"`, `"none", "meta"`},
-	{policyWith(`"marker":null`), "/policies/p/marker", "null", `"none", "meta"`},
+	{policyWith(`"marker":"header"`), "/policies/p/marker", `"header"`, `"none", "meta", "text"`},
+	{policyWith(`"marker":null`), "/policies/p/marker", "null", `"none", "meta", "text"`},
 	{policyWith(`"preset":"none"`), "/policies/p/preset", `"none"`, aPreset},
 	{policyWith(`"preset":["gateway"]`), "/policies/p/preset", "a list", aPreset},
 	{policyWith(`"mode":"off"`), "/policies/p/mode", `"off"`, `"enforce", "observe"`},

@@ -101,13 +101,14 @@ const every = `{
 			"bind_request_id": false,
 			"strip": true,
 			"advertise": true,
+			"count_repeats": true,
 			"log_unkeyed": true,
 			"forward_key": "X-Forward-Key",
 			"stray_key": "ignore",
 			"released_statuses": [503, 599, 500],
 			"released_errors": [-32602, 7],
 			"reply": "tool_result",
-			"marker": "meta",
+			"marker": "text",
 			"lease": "30s",
 			"on_store_error": "forward",
 			"tools": [
@@ -118,7 +119,8 @@ const every = `{
 			],
 			"ttl": "10m",
 			"max_request_bytes": 65536,
-			"limits": {"entries": 90, "entries_per_principal": 80, "entries_per_scope": 70, "in_flight": 60, "in_flight_per_principal": 50, "in_flight_per_scope": 40, "tombstones_per_scope": 20, "reply_bytes": 1024, "stored_bytes": 4096, "on_full": "refuse"}
+			"limits": {"entries": 90, "entries_per_principal": 80, "entries_per_scope": 70, "in_flight": 60, "in_flight_per_principal": 50, "in_flight_per_scope": 40, "tombstones_per_scope": 20, "reply_bytes": 1024, "stored_bytes": 4096, "on_full": "refuse"},
+			"limits_scope": "proxy"
 		},
 		"a": {"principal": ["header:x-user"]}
 	},
@@ -171,14 +173,14 @@ func TestEveryMember(t *testing.T) {
 	send.Window, send.Exclude = 90*time.Second, []string{"/sent_at", "/a~1b/0"}
 	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
 	want := &policy.Policy{
-		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, Server: "payments é",
+		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, LimitsOfProxy: true, CountRepeats: true, Server: "payments é",
 		Keys:       []policy.KeySource{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},
 		Principal:  []policy.Principal{{claim("iss"), claim("sub")}, {san}, {subject, {Text: "header:x-user", Header: "x-user"}}},
 		Pointers:   []string{"/arguments/meta/idempotency-key", "/_meta/a~1b~0c"},
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},
 		Path:       policy.PathIgnored,
-		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true,
+		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true, MarkText: true,
 		Dropped:   []string{"idempotency-key", "x-idempotency-key", "x-key"},
 		Tools:     []policy.Tool{tool("get_*", policy.GuardOff), charge, send, tool("*", policy.GuardOptional)},
 		Unlisted:  tool("*", policy.GuardOptional),

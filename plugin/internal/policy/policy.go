@@ -78,8 +78,10 @@ type Policy struct {
 	RefuseStray   bool
 	Advertise     bool
 	LogUnkeyed    bool
+	CountRepeats  bool // of each key
 	Reply         Reply
-	MarkMeta      bool
+	MarkMeta      bool // of replays, in _meta
+	MarkText      bool // and in the content too
 
 	Tools    []Tool
 	Unlisted Tool // what a name that no entry fits gets
@@ -95,6 +97,7 @@ type Policy struct {
 	Lease           time.Duration
 	MaxRequestBytes int
 	Limits          Limits
+	LimitsOfProxy   bool // what Limits allow counts over all policies of this kind
 }
 
 // Path says how a request's path counts in the scope of keys.

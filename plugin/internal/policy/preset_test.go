@@ -39,7 +39,7 @@ func TestPresets(t *testing.T) {
 
 	derived := base(policy.Derived)
 	derived.Keys, derived.KeyPerTool, derived.Strip, derived.Advertise = argument, true, true, true
-	derived.Reply, derived.MarkMeta, derived.MustGuard = policy.ReplyToolResult, true, true
+	derived.Reply, derived.MarkMeta, derived.MustGuard, derived.CountRepeats = policy.ReplyToolResult, true, true, true
 	derived.Unlisted.Guard, derived.Unlisted.ReleaseToolError, derived.Unlisted.ReleaseError = policy.GuardDerived, true, true
 	derived.Limits.ReplyBytes = 64 << 10
 

@@ -52,7 +52,7 @@ func defaults(preset Preset) Policy {
 	case Derived:
 		keys = []string{"json:/params/arguments/idempotency_key"}
 		p.Unlisted.Guard, p.Unlisted.ReleaseToolError, p.Unlisted.ReleaseError = GuardDerived, true, true
-		p.KeyPerTool, p.Strip, p.Advertise = true, true, true
+		p.KeyPerTool, p.Strip, p.Advertise, p.CountRepeats = true, true, true, true
 		p.Reply, p.MarkMeta = ReplyToolResult, true
 		p.Limits.ReplyBytes = 64 << 10
 	case Forward:

@@ -83,7 +83,7 @@ func (s *Shared) claim(c *ledger.Claim, y *try) ledger.Answer {
 	}
 	epoch := y.read.Epoch
 	a := ledger.Answer{Verdict: ledger.First, Lease: ledger.Lease{
-		ID: c.ID, Fence: y.read.Fence + 1, Holder: s.self.incarnation, Claimed: y.now, Attempt: y.plan.Attempt,
+		ID: c.ID, Fence: y.read.Fence + 1, Holder: s.self.incarnation, Claimed: y.now, Attempt: y.plan.Attempt, Root: c.Root,
 		Policy: c.Policy, Budget: c.Budget, Limits: c.Limits, Terms: c.Terms,
 	}}
 	if y.plan.TakeOver {

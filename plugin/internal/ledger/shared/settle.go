@@ -118,7 +118,7 @@ func (s *Shared) retry() {
 			stays++
 		case done == ledger.Applied && p.event == ledger.LoseLease:
 			s.tell(ledger.Orphaned, p.lease.Policy)
-		case done == ledger.Applied && p.asked && s.env.Late != nil:
+		case done == ledger.Applied && p.asked && s.env.Late != nil && !p.lease.Root:
 			s.env.Late(p.lease.Policy, p.event)
 		case done == ledger.Fenced && p.asked:
 			s.tell(ledger.LateFenced, p.lease.Policy)

@@ -41,7 +41,7 @@ type ringSeen struct {
 
 // Tick implements ledger.Store.
 func (s *Shared) Tick(now ledger.Mono) {
-	s.scans = scansPerTick
+	s.scans, s.vain = scansPerTick, vainPerTick
 	s.heartbeat(s.self.leaseTTL, now)
 	s.reclaimLost()
 	s.retry()

@@ -3,6 +3,7 @@ package shared
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"time"
 
@@ -58,6 +59,7 @@ func (w *watcher) allow(c *ledger.Claim) {
 
 func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 	_, rest, _ := strings.Cut(key, "callonce/test/")
+	w.sees(rest)
 	switch {
 	case strings.HasPrefix(rest, "b/"):
 		w.wroteBucket(by, before, after)
@@ -82,6 +84,24 @@ func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 				w.violated("worker %d takes the slot of a living holder", by.n)
 			}
 		}
+	}
+}
+
+// sees notes what a write is compared with, for the explorer: a bucket with all that buckets hold, with pages and with heartbeats; a
+// page's rows with what the buckets hold of them; a heartbeat with nothing but what it was.
+func (w *watcher) sees(rest string) {
+	switch {
+	case strings.HasPrefix(rest, "b/"):
+		w.touch(bucketsTouch, true)
+		for n := range w.layout.Holders {
+			w.touch(fmt.Sprint(holderTouch, "h/", n), false)
+		}
+		w.touch(clockTouch, false)
+	case strings.HasPrefix(rest, "p/"):
+		w.touch(bucketsTouch, false)
+	case strings.HasPrefix(rest, "h/"):
+		w.touch(holderTouch+rest, true)
+		w.touch(clockTouch, false)
 	}
 }
 
