@@ -41,6 +41,13 @@ func command() *serve.Command {
 			Run: func(_ context.Context, args []string, stdout, stderr io.Writer) error {
 				return doctor.Run(args, stdout, stderr)
 			},
+		}, {
+			Name:     "keys",
+			Synopsis: keysSynopsis,
+			About:    "list the keys of a policy, and resolve those whose outcome nobody knows",
+			Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+				return runKeys(ctx, args, os.Stdin, stdout, stderr)
+			},
 		}},
 	}
 }

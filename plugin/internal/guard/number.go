@@ -13,6 +13,9 @@ func numberOf(name string) uint64 {
 	return binary.LittleEndian.Uint64(h[:])
 }
 
+// toolNumber is what the ledger knows a policy's tool by.
+func toolNumber(p *policy.Policy, match string) uint64 { return numberOf(p.Name + "\n" + match) }
+
 // ofProxy is the number that all policies share whose limits count over the proxy. The ledger
 // cannot tell them apart, so what it counts by itself has no server's label.
 const ofProxy = 1
@@ -37,9 +40,9 @@ func numbersOf(policies []*policy.Policy) numbers {
 			n.each = append(n.each, number)
 		}
 		n.names[number] = name
-		n.tools[&p.Unlisted] = numberOf(p.Unlisted.Match)
+		n.tools[&p.Unlisted] = toolNumber(p, p.Unlisted.Match)
 		for i := range p.Tools {
-			n.tools[&p.Tools[i]] = numberOf(p.Tools[i].Match)
+			n.tools[&p.Tools[i]] = toolNumber(p, p.Tools[i].Match)
 		}
 	}
 	return n

@@ -86,8 +86,13 @@ var notFound = operator.Problem{Status: 404, Text: "there is no such key: it was
 // checkInquiry tells what the policy and the store make of a question.
 func (s *Stream) checkInquiry(q *inquiry) *operator.Problem {
 	q.Query.Policy = s.g.number(s.policy)
+	if s.policy.LimitsOfProxy {
+		// Policies share the number then; their tools have numbers of their own.
+		w := s.g.words(s.policy)
+		q.Query.Mine = func(tool uint64) bool { return w.Tool(tool) != "" }
+	}
 	if q.Tool != "" {
-		if q.Query.Tool = toolNumber(s.policy, q.Tool); q.Query.Tool == 0 {
+		if q.Query.Tool = knownTool(s.policy, q.Tool); q.Query.Tool == 0 {
 			return &operator.Problem{Status: 400, Text: "tool must be there once, and be the match of one of the policy's tools"}
 		}
 	}
@@ -103,10 +108,10 @@ func (s *Stream) checkInquiry(q *inquiry) *operator.Problem {
 	return nil
 }
 
-// toolNumber is what the ledger knows the tool of a match by, 0 where the policy has none.
-func toolNumber(p *policy.Policy, match string) uint64 {
+// knownTool is what the ledger knows the tool of a match by, 0 where the policy has none.
+func knownTool(p *policy.Policy, match string) uint64 {
 	if p.Unlisted.Match == match || slices.ContainsFunc(p.Tools, func(t policy.Tool) bool { return t.Match == match }) {
-		return numberOf(match)
+		return toolNumber(p, match)
 	}
 	return 0
 }

@@ -30,6 +30,8 @@ type Query struct {
 	From      string // where the page begins: Page.Next, or Row.At
 	Only      bool   // the one piece that From names and no other
 	Most      int    // rows from which on a page ends
+	// Mine reports whether a tool is the asker's, where policies share a number. nil = any is.
+	Mine func(tool uint64) bool
 }
 
 // Page is a piece of what a store holds.
@@ -66,6 +68,6 @@ type Resolution struct {
 
 // Fits reports whether a row is one that is meant, its policy aside.
 func (q *Query) Fits(r *Row, now Mono) bool {
-	return (q.States == 0 || q.States&(1<<r.State) != 0) && (q.Tool == 0 || q.Tool == r.Tool) && (q.Scope == 0 || q.Scope == r.Scope) &&
+	return (q.Mine == nil || q.Mine(r.Tool)) && (q.States == 0 || q.States&(1<<r.State) != 0) && (q.Tool == 0 || q.Tool == r.Tool) && (q.Scope == 0 || q.Scope == r.Scope) &&
 		(q.Operation == 0 || q.Operation == r.Operation) && (q.MinAge == 0 || now-r.Claimed >= q.MinAge)
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"encoding/json"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	r, _ := Read("/keys", "GET", "/keys?state=in_flight,completed&tool=a%2Ab+c&scope=00000000000000ff&min_age=1s&at=7%2f7")
-	if want := (ledger.Query{States: 1<<ledger.InFlight | 1<<ledger.Completed, Scope: 255, MinAge: 1e9, Most: 100, From: "7/7"}); r.Query != want || r.Tool != "a*b c" {
+	if want := (ledger.Query{States: 1<<ledger.InFlight | 1<<ledger.Completed, Scope: 255, MinAge: 1e9, Most: 100, From: "7/7"}); !reflect.DeepEqual(r.Query, want) || r.Tool != "a*b c" {
 		t.Errorf("%+v", r)
 	}
 	for _, text := range []string{"/mcp", "a b&c=d#é%"} {

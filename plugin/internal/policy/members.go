@@ -194,10 +194,6 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 	if _, ok := p.ArgumentKey(); ok && p.Advertise && !p.Strip {
 		r.mistake(at+"/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`)
 	}
-	if p.LimitsOfProxy && p.Operators.Path != "" {
-		// The ledger counts these policies as one, and so could not tell whose keys it shows.
-		r.mistake(at+"/limits_scope", `"proxy", with operators`, `"policy" beside operators: keys are shown by policy`)
-	}
 	r.checkDetach(at, p)
 	r.checkLimits(at+"/limits", &p.Limits, given)
 	r.warn(n, at, p)

@@ -181,7 +181,6 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"limits":{"waiting":4,"waiting_per_scope":5}`), "/policies/p/limits/waiting_per_scope", `5`, `at most 4, as waiting is`},
 	{policyWith(`"on_store_error":"pass"`), "/policies/p/on_store_error", `"pass"`, `"refuse", "forward"`},
 	{policyWith(`"strip":"yes"`), "/policies/p/strip", `"yes"`, aBoolean},
-	{policyWith(`"limits_scope":"proxy","operators":{"path":"/keys","principal":["metadata:jwt/role=ops"]}`), "/policies/p/limits_scope", `"proxy", with operators`, `"policy" beside operators: keys are shown by policy`},
 	{policyWith(`"advertise":1`), "/policies/p/advertise", "1", aBoolean},
 	{policyWith(`"log_unkeyed":{}`), "/policies/p/log_unkeyed", "an object", aBoolean},
 	{policyWith(`"ignore_cookies":"lb"`), "/policies/p/ignore_cookies", `"lb"`, "a list"},

@@ -134,7 +134,7 @@ func (s *Shared) bucketAt(from string) (n int, ok bool) {
 // find gives the entry of a policy and an operation; nil for none.
 func find(b record.Bucket, q *ledger.Query, now ledger.Mono) (found record.Entry) {
 	b.Each(func(w record.Entry) bool {
-		if e := record.Current(w); !expired(e, now) && e.Readable() && e.Policy() == q.Policy && operationOf(e) == q.Operation {
+		if e := record.Current(w); !expired(e, now) && e.Readable() && e.Policy() == q.Policy && operationOf(e) == q.Operation && (q.Mine == nil || q.Mine(e.Tool())) {
 			found = e
 		}
 		return found == nil
