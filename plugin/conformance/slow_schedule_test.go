@@ -27,6 +27,7 @@ type slowPlay struct {
 	arrived  []*hostsim.Arrival
 	answered map[int]bool
 	leaving  int
+	breaks   bool // the server may
 	slow     int  // seconds before the server says anything
 	ran      int  // calls that the server has run, or may have
 	kept     bool // one of them was answered whole
@@ -244,7 +245,8 @@ func TestSlowSchedules(t *testing.T) {
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= uint64(*slowSchedules); seed++ {
 		s, p := slowScenario(seed%2 == 0, code)
-		if p.slow = 0; seed%5 < 2 {
+		p.breaks = seed%4 == 0
+		if seed%5 < 2 {
 			p.slow = 6 // longer than anybody waits
 		}
 		if err := schedule.Play(context.Background(), s, schedule.Random(seed)); err != nil {
