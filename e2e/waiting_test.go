@@ -20,7 +20,7 @@ func TestWaitingOverTwoProxies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := startPayments(t, payments.Options{Stateless: true, JSON: json})
 			etcd := startMember(t)
-			config := etcdConfig("", `,"on_in_flight":"wait"`)
+			config := etcdConfig(`,"timeout":"10s"`, `,"on_in_flight":"wait"`)
 			proxies := []*envoytest.Envoy{replica(t, server, etcd.addr, config), replica(t, server, etcd.addr, config)}
 			for _, e := range proxies {
 				pay(t, e, "warm", 0)
@@ -56,7 +56,7 @@ func TestContinuingOverTwoProxies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := startPayments(t, payments.Options{Stateless: true, JSON: json})
 			etcd := startMember(t)
-			config := etcdConfig("", `,"on_disconnect":"continue"`)
+			config := etcdConfig(`,"timeout":"10s"`, `,"on_disconnect":"continue"`)
 			proxies := []*envoytest.Envoy{replica(t, server, etcd.addr, config), replica(t, server, etcd.addr, config)}
 			for _, e := range proxies {
 				pay(t, e, "warm", 0)
