@@ -120,7 +120,7 @@ func confirmFirst(t *testing.T, f Front) {
 		r := step("10", true)
 		// Where the ledger lies elsewhere the first step frees the key a moment after its
 		// answer: until then another call under it is a conflict.
-		for began := time.Now(); time.Since(began) < c.eventual && strings.Contains(r.Body, "idempotency_key_conflict"); i++ {
+		for began := time.Now(); time.Since(began) < c.eventual && strings.Contains(r.Body, "idempotency_key_conflict"); {
 			time.Sleep(eventualPause)
 			r = step("10", true)
 		}

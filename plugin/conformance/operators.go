@@ -81,7 +81,7 @@ func Operators(t *testing.T, f Front) {
 		}
 	}
 	keys := list("&state=outcome_unknown")
-	for began := time.Now(); time.Since(began) < ada.eventual && len(keys) < 4; i++ {
+	for began := time.Now(); time.Since(began) < ada.eventual && len(keys) < 4; {
 		time.Sleep(eventualPause)
 		keys = list("&state=outcome_unknown")
 	}

@@ -60,7 +60,7 @@ func (c *client) leg(id, who, state string) reply {
 // knows that a moment later: until then the question comes again.
 func (c *client) secondRound(id, who string) reply {
 	r := c.leg(id, who, "")
-	for began := time.Now(); time.Since(began) < c.eventual && strings.Contains(r.Body, "input_required"); i++ {
+	for began := time.Now(); time.Since(began) < c.eventual && strings.Contains(r.Body, "input_required"); {
 		time.Sleep(eventualPause)
 		r = c.leg(id, who, "")
 	}
