@@ -71,7 +71,7 @@ func (f *etcdFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 		return verifierOnEtcd{p, v}
 	}
 	p.proxy = f.startWith(t, opts)
-	p.ready(t, nil, opts.Workers+1)
+	p.ready(t, opts.Workers+1)
 	return p
 }
 
@@ -92,19 +92,24 @@ func (p *etcdProxy) Change(t testing.TB, config string, faults bool) {
 	t.Helper()
 	before := p.workers(t)
 	p.proxy.Change(t, p.inEtcd(config), faults)
-	p.ready(t, before, 1) // the others' first calls are asked again
+	// Where the same configuration still drains, its workers go on. Whoever is too early asks again.
+	for deadline := time.Now().Add(3 * time.Second); len(p.news(t, before)) == 0 && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
-// ready waits until so many workers more have made themselves known, and with that have their leases. The ones that were there may go.
-func (p *etcdProxy) ready(t testing.TB, before []string, workers int) {
+// news are the workers that were not there before.
+func (p *etcdProxy) news(t testing.TB, before []string) []string {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		now := slices.DeleteFunc(p.workers(t), func(key string) bool { return slices.Contains(before, key) })
-		if len(now) >= workers {
-			break
-		}
+	return slices.DeleteFunc(p.workers(t), func(key string) bool { return slices.Contains(before, key) })
+}
+
+// ready waits until so many workers have made themselves known, and with that have their leases.
+func (p *etcdProxy) ready(t testing.TB, workers int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(p.workers(t)) < workers; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d workers are at etcd after a minute", len(now), workers)
+			t.Fatalf("%d of %d workers are at etcd after a minute", len(p.workers(t)), workers)
 		}
 	}
 	time.Sleep(50 * time.Millisecond) // from the answer in etcd to the worker

@@ -145,7 +145,7 @@ func (f *etcdFleet) play(rounds int) {
 		}
 		close(start)
 		if fails {
-			awaitRun(t, func() bool { _, running := f.runs(key); return running > 0 })
+			awaitRun(t, func() bool { ended, running := f.runs(key); return ended+running > 0 }) // it may be over before we look
 			repair := f.fault(f)
 			all.Wait()
 			repair()
