@@ -39,6 +39,7 @@ type stream struct {
 	ended         time.Duration
 	idle          *idleTimer
 	onEnd         func(*stream)
+	accessLog     func(Record) // nil = nobody wants to know
 	said          []saidMetadata
 }
 
@@ -219,12 +220,17 @@ func (s *stream) finish() {
 	s.router.cancel()
 	s.idle.stop()
 	s.ended = s.host().clock.Mono()
+	var logged Record
 	if c := s.ctx; c != nil {
 		v := c.vm
 		s.logging = true
 		v.call(c, "proxy_on_log", uint64(c.id))
 		v.runDeferred()
 		s.logging = false
+		if s.accessLog != nil {
+			// Envoy's access log is written by now: what the module sets in its end is too late for it.
+			logged = s.record()
+		}
 		s.request.openHeaders, s.response.openHeaders = nil, nil
 		v.call(c, "proxy_on_done", uint64(c.id))
 		v.runDeferred()
@@ -233,6 +239,12 @@ func (s *stream) finish() {
 		delete(v.contexts, c.id)
 	}
 	delete(s.worker.streams, s)
+	if s.accessLog != nil {
+		if s.ctx == nil {
+			logged = s.record()
+		}
+		s.accessLog(logged)
+	}
 	if s.onEnd != nil {
 		s.onEnd(s)
 	}
