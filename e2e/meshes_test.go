@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,16 +30,7 @@ var meshes = []mesh{
 	{"istio-gateway", true, sentBy("istio-gateway")},
 	{"istio-sidecar", true, sentBy("istio-sidecar")},
 	{"istio-wasmplugin", false, sentBy("istio-wasmplugin")},
-	{"envoy-gateway", true, func(t *testing.T, e *envoytest.Tree) {
-		gatewayListener(e)
-		httpRoutes(t, e, "gateway/base/routes.yaml")
-		// ClientTrafficPolicy and EnvoyPatchPolicy of gateway/base.
-		e.Set(1<<20, "static_resources", "listeners", 0, "per_connection_buffer_limit_bytes")
-		m := e.Object(envoytest.Manager...)
-		m["http_protocol_options"] = map[string]any{"enable_trailers": true}
-		c := e.Object(envoytest.Plugin...)
-		c["failure_policy"], c["reload_config"] = "FAIL_RELOAD", map[string]any{"backoff": map[string]any{"base_interval": "1s"}}
-	}},
+	{"envoy-gateway", true, sentBy("envoy-gateway")},
 }
 
 // sentBy puts what a control plane sent for the manifests in the place of envoy.yaml's connection manager. make mesh records it
@@ -183,47 +173,6 @@ func meshRoute(name any, match map[string]any, timeout any) map[string]any {
 		action["timeout"] = timeout
 	}
 	return map[string]any{"name": name, "match": match, "route": action}
-}
-
-// httpRoutes makes routes of HTTPRoutes as Envoy Gateway does: regular expressions before prefixes, more conditions before
-// fewer; the filter is on where an EnvoyExtensionPolicy has it.
-func httpRoutes(t *testing.T, e *envoytest.Tree, file string) {
-	t.Helper()
-	type ranked struct {
-		rank  int
-		route map[string]any
-	}
-	var all []ranked
-	for _, o := range objects(t, file) {
-		for _, rule := range list(o, "spec", "rules") {
-			for _, m := range list(rule, "matches") {
-				r := ranked{route: meshRoute(at(o, "metadata", "name"), map[string]any{}, "3600s")}
-				match := r.route["match"].(map[string]any)
-				switch value := at(m, "path", "value").(string); {
-				case at(m, "path", "type") == "RegularExpression":
-					match["safe_regex"], r.rank = map[string]any{"regex": value}, 1000
-				case value == "/":
-					match["prefix"] = value
-				default:
-					match["path_separated_prefix"] = value
-				}
-				if method := at(m, "method"); method != nil {
-					match["headers"] = []any{map[string]any{"name": ":method", "string_match": map[string]any{"exact": method}}}
-					r.rank++
-				}
-				if at(o, "metadata", "name") == "mcp" {
-					putOn(r.route)
-				}
-				all = append(all, r)
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b ranked) int { return b.rank - a.rank })
-	var routes []any
-	for _, r := range all {
-		routes = append(routes, r.route)
-	}
-	e.Set(routes, envoytest.Host.To("routes")...)
 }
 
 func putOn(route map[string]any) {

@@ -12,6 +12,7 @@ func TestGateway(t *testing.T) {
 	all := manifests(t, "gateway/base")
 	g := startGateway(t, all)
 	eventually(t, "a guard", g.guarding)
+	eventually(t, "the admin interface", ok(g.admin+"/ready"))
 	eventually(t, "buffered headers", func() error {
 		if c := g.plugin(t); in(c, "allow_on_headers_stop_iteration") != true {
 			return fmt.Errorf("got %v", c)

@@ -26,7 +26,7 @@ type gateway struct {
 	home      string
 }
 
-const gatewayPort = 10080 // Envoy Gateway's own place of a Gateway's port 80
+const gatewayPort = 80 // in a cluster it would be 10080, with a Service before it
 
 // hostOnly is what standing alone needs besides, and nobody in Kubernetes: the class that an installation brings, a server that is no
 // Service, and two places in which Envoy Gateway thinks of itself as in a cluster (its certificates, and where its modules are served).
@@ -131,6 +131,7 @@ func startGateway(t *testing.T, all []object) *gateway {
 		t.Fatal(err)
 	}
 	config["extensionApis"].(object)["enableBackend"] = true
+	config["admin"] = object{"address": object{"host": "127.0.0.8", "port": 19000}} // its own, which is in another pod
 	config["provider"] = object{"type": "Custom", "custom": object{
 		"resource": object{"type": "File", "file": object{"paths": []any{g.resources}}},
 		"infrastructure": object{"type": "Host", "host": object{
@@ -140,8 +141,9 @@ func startGateway(t *testing.T, all []object) *gateway {
 	g.apply(t, all)
 	g.process = run(t, "envoy-gateway", g.home, nil, binary, "server", "-c", filepath.Join(g.home, "envoy-gateway.yaml"))
 	g.dial = plain(net.JoinHostPort(gatewayIP, "80"))
-	forward(t, net.JoinHostPort(gatewayIP, "80"), func() string { return "127.0.0.1:10080" })
-	await(t, g.process, child.Listening("127.0.0.1:10080"))
+	if len(all) > 0 {
+		await(t, g.process, child.Listening(net.JoinHostPort(gatewayIP, "80")))
+	}
 	g.admin = "http://127.0.0.1:19000"
 	forward(t, "127.0.0.1:19000", g.adminAt)
 	return g
@@ -193,12 +195,12 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, 0o755)
 }
 
-// adminAt is where the Envoy's admin interface listens: at a port of its choice, which it writes into a file.
+// adminAt is where the Envoy's admin interface listens: at a port of its choice, which stands in a file.
 func (g *gateway) adminAt() (found string) {
 	_ = filepath.WalkDir(g.home, func(path string, d os.DirEntry, err error) error {
 		if err == nil && strings.Contains(d.Name(), "admin-address") {
 			if text, err := os.ReadFile(path); err == nil {
-				found = string(text)
+				found = strings.TrimSpace(string(text))
 			}
 		}
 		return nil
@@ -206,7 +208,7 @@ func (g *gateway) adminAt() (found string) {
 	return found
 }
 
-// forward hands connections on, as a Service or a port-forward does.
+// forward hands connections on, as a port-forward does.
 func forward(t *testing.T, from string, to func() string) {
 	t.Helper()
 	l, err := net.Listen("tcp", from)

@@ -27,11 +27,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	switch {
-	case filepath.Base(os.Args[0]) == "kubectl":
+	if filepath.Base(os.Args[0]) == "kubectl" {
 		os.Exit(kubectl(os.Args[1:]))
-	case os.Getenv(varInside) == "":
+	}
+	flag.Parse()
+	if os.Getenv(varInside) == "" {
 		os.Exit(prepare())
 	}
 	dir, err := os.MkdirTemp("", "callonce-mesh-")

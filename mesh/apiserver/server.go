@@ -152,15 +152,13 @@ func (s *Server) put(o Object) Object {
 	meta := o["metadata"].(map[string]any)
 	meta["resourceVersion"] = strconv.Itoa(s.version)
 	meta["uid"] = fmt.Sprintf("%s-%s-%s", k.resource, k.namespace, k.name)
-	for name, usual := range map[string]any{"creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1} {
-		if meta[name] == nil {
-			meta[name] = usual
-		}
-	}
-	what := "ADDED"
-	if s.objects[k] != nil {
+	what, generation := "ADDED", 1.0
+	if old := s.objects[k]; old != nil {
 		what = "MODIFIED"
+		generation, _ = old["metadata"].(map[string]any)["generation"].(float64)
+		generation++
 	}
+	meta["generation"], meta["creationTimestamp"] = generation, "2026-01-01T00:00:00Z"
 	s.objects[k] = o
 	s.tell(event{s.version, what, k, o})
 	return o
