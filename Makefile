@@ -56,6 +56,7 @@ record: ## Record the size of the filter and what each kind of request costs, fo
 .PHONY: long
 long: build ## Longer runs of the tests of the ledger, the explorer and the reader of JSON (an hour and more)
 	$(GO) test -count=1 -timeout 120m ./plugin/internal/ledger/shared -schedules 100000 -deep 1 -million
+	$(GO) test -count=1 -timeout 120m ./plugin/conformance -run TestSlowSchedules -slow-schedules 10000
 	$(GO) test -count=1 -timeout 120m ./hostsim/schedule -all
 	CALLONCE_LONG_RUN=1 $(GO) test -count=1 -timeout 120m ./...
 
