@@ -58,6 +58,7 @@ record: ## Record the size of the filter and what each kind of request costs, fo
 .PHONY: long
 long: build ## Longer runs of the tests of the ledger, the explorer, the reader of JSON and the ledger in etcd (two hours and more)
 	$(GO) test -count=1 -timeout 120m ./plugin/internal/ledger/shared -schedules 100000 -million
+	$(GO) test -count=1 -timeout 120m ./plugin/conformance -run TestSlowSchedules -slow-schedules 10000
 	$(GO) test -count=1 -timeout 120m ./hostsim/schedule -all
 	CALLONCE_LONG_RUN=1 $(GO) test -count=1 -timeout 120m ./...
 	CALLONCE_LONG_RUN=1 $(GO) test -C e2e -count=1 -timeout 120m -run 'TestEtcdRace|TestEtcdLeaderKilled|TestEtcdEnvoyKilled' .

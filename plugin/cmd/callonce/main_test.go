@@ -82,7 +82,7 @@ func TestServe(t *testing.T) {
 	for _, c := range []struct{ do, body, want string }{
 		{"rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh setprop callonce.mode observe; rh setprop callonce.tool charge; rh setprop callonce.refusal x=1",
 			"body", `200 \d+ms worker=[01] outcome=first key=0123456789abcdef tool=charge refusal="x=1" mode=observe`},
-		{"", "body", `200 \d+ms worker=[01] outcome=- key=-`},
+		{"rh prop xds/cluster_name", "body", `200 \d+ms worker=[01] outcome=- key=-`},
 		{"", `{"method":"tools/call","params":{"name":"refund"}}`, `200 \d+ms worker=[01] outcome=- key=-`},
 		{"", `{"method":"tools/call","params":{"name":"charge_card"}}`, `503 \d+ms worker=[01] outcome=- key=- details=.* flags=UC`},
 	} {
@@ -96,6 +96,7 @@ func TestServe(t *testing.T) {
 		resp.Body.Close()
 		stdout.find(t, `(?m) POST `+req.URL.Path+` `+c.want+`$`)
 	}
+	stderr.find(t, `cluster_name -> "upstream"`) // that a filter can call by itself
 	stderr.find(t, `fault /0 reset_before: POST /\d+ charge_card\n`)
 	stop()
 	if s := <-status; s != 0 {
