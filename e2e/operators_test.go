@@ -171,6 +171,16 @@ func (o operator) gauges() {
 			return gauge("callonce_entries", map[string]string{"server": "pay", "state": state}) == want
 		})
 	}
+	if n := gauge("callonce_build_info", map[string]string{"namespace": "ops"}); n != 1 {
+		o.t.Errorf("the build is told %d times", n)
+	}
+	text, err := o.envoy.Admin("GET", "/stats/prometheus")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^callonce_build_info\{[^}]*version="[^"]+"[^}]*\} 1$`).MatchString(text) || !strings.Contains(text, `revision="`) {
+		o.t.Error("callonce_build_info says nothing of the version")
+	}
 	o.until("one reply of pay is kept, and its bytes counted", func() bool {
 		n := gauge("callonce_reply_bytes", map[string]string{"server": "pay"})
 		return n > 80 && n < 200

@@ -40,6 +40,7 @@ func (p *plugin) start(size uint32) bool {
 	g := guard.New(config, metrics{}, logLine)
 	g.Queues, g.Calls = &p.waker, calls{}
 	g.Remote = guard.Remote{Caller: newCaller, Wall: wall, Node: nodeID()}
+	g.TellBuild(version.Build())
 	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random}, layout); err != nil {
 		logText(logCritical, "the ledger cannot be kept: "+err.Error())
 		return false
