@@ -67,7 +67,7 @@ func (f *etcdFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 	if s.Callers {
 		v := startVerifier(t, opts, opts.Edit, acceptStrangers)
 		p.proxy = v.proxy
-		p.ready(t, nil, 1)
+		p.ready(t, 1)
 		return verifierOnEtcd{p, v}
 	}
 	p.proxy = f.startWith(t, opts)
