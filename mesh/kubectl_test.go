@@ -127,8 +127,7 @@ func TestIstioPage(t *testing.T) {
 
 // docs/envoy-gateway.md, as somebody new follows it.
 func TestGatewayPage(t *testing.T) {
-	var g *gateway
-	g = startGateway(t, nil)
+	g := startGateway(t, nil)
 	replayed(t, page(t, "envoy-gateway.md", func(objects []object) {
 		if len(objects) > 1 { // what is created before is there
 			g.apply(t, objects)

@@ -41,7 +41,7 @@ const (
 	moduleURL  = "http://modules.example.com:8000/callonce.wasm"
 )
 
-const patience = 25 * time.Second
+const patience = 60 * time.Second
 
 type object = map[string]any
 
