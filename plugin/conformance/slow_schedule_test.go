@@ -27,6 +27,7 @@ type slowPlay struct {
 	arrived  []*hostsim.Arrival
 	answered map[int]bool
 	leaving  int
+	checked  bool // to the end
 	breaks   bool // the server may
 	slow     int  // seconds before the server says anything
 	ran      int  // calls that the server has run, or may have
@@ -204,12 +205,15 @@ func (p *slowPlay) end(w *schedule.World) error {
 	body := string(p.last.Body)
 	replayed := p.last.Header("idempotency-replayed") == "true"
 	switch {
-	case p.ran == 0:
+	case p.ran == 0, p.everRan(98): // nothing had run: the last repeat does
+	case !p.detach && p.leaving > 0 && (replayed || strings.Contains(body, unknownOutcome)):
+		// Whether the answer or the news that its client had left was first.
 	case p.kept && !replayed:
 		return fmt.Errorf("the answer is lost: %d %s", p.last.Status, body)
 	case !p.kept && !strings.Contains(body, unknownOutcome):
 		return fmt.Errorf("nobody knows what happened, and the last repeat got %d %s", p.last.Status, body)
 	}
+	p.checked = true
 	for name, v := range w.Host.Metrics() {
 		if v != 0 && (strings.HasSuffix(name, "callonce_waiting") || strings.HasSuffix(name, "callonce_detached")) {
 			return fmt.Errorf("%s is %d", name, v)
@@ -218,14 +222,18 @@ func (p *slowPlay) end(w *schedule.World) error {
 	return nil
 }
 
-func slowScenario(detach bool, code *hostsim.Code) (schedule.Scenario, *slowPlay) {
+func slowScenario(detach, dies bool, code *hostsim.Code) (schedule.Scenario, *slowPlay) {
+	crash := schedule.Fault{Kind: schedule.Crash}
+	if dies {
+		crash.OneIn = 200
+	}
 	p := &slowPlay{detach: detach, answered: map[int]bool{}}
 	return schedule.Scenario{
 		Host: hostsim.Config{Code: code, PluginConfig: []byte(p.config()), VMID: vmID, PluginName: "callonce", Workers: 2, HoldHeaders: true, FailReload: true,
 			Properties: map[string][]byte{"xds.virtual_host_name": []byte("vh"), "xds.cluster_name": []byte("mcp_server")},
 			Servers:    map[string]func(*hostsim.Arrival){"mcp_server": p.arrive}},
 		Faults: []schedule.Fault{{Kind: schedule.RefuseCAS, OneIn: 40, Max: 3},
-			{Kind: schedule.Crash, OneIn: 600}},
+			crash},
 		Offer: p.offer, Check: p.check, End: p.end,
 	}, p
 }
@@ -244,7 +252,7 @@ func TestSlowSchedules(t *testing.T) {
 	t.Cleanup(func() { _ = code.Close(context.Background()) })
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= uint64(*slowSchedules); seed++ {
-		s, p := slowScenario(seed%2 == 0, code)
+		s, p := slowScenario(seed%2 == 0, seed%3 == 0, code)
 		p.breaks = seed%4 == 0
 		if seed%5 < 2 {
 			p.slow = 6 // longer than anybody waits
@@ -262,12 +270,15 @@ func TestSlowSchedules(t *testing.T) {
 				seen[fmt.Sprint(c.reply.Status, " ", reply{Body: string(c.reply.Body)}.isRefusal())]++
 			}
 		}
+		if p.checked {
+			seen["checked to the end"]++
+		}
 		if p.detach && p.kept {
 			seen["detached, and kept"]++
 		}
 	}
 	t.Logf("%d schedules: %v", *slowSchedules, seen)
-	for _, what := range []string{"left", "replayed", "409 idempotency_in_flight", "409 " + unknownOutcome, "detached, and kept"} {
+	for _, what := range []string{"left", "replayed", "409 idempotency_in_flight", "409 " + unknownOutcome, "detached, and kept", "checked to the end"} {
 		if seen[what] == 0 {
 			t.Errorf("no schedule shows %q", what)
 		}
