@@ -183,7 +183,7 @@ func TestDoctor(t *testing.T) {
 		{"doctor --url " + up.URL + "/mcp", 1, "BAD  guard: none", "callonce: doctor: something must be mended"},
 		{"doctor --url x", 1, "", "--url: want http://HOST/PATH"},
 		{"doctor --help", 0, "", "-header"},
-		{"doktor", 2, "", "there are serve, check, version and doctor"},
+		{"doktor", 2, "", "there are serve, check, version, doctor and keys"},
 		{"help", 0, "callonce doctor --url", ""},
 	} {
 		var stdout, stderr output
