@@ -24,6 +24,8 @@ type Command struct {
 	Plugin func() (path string, err error)
 	// LogFields are fields of the access log, before those of --log-field.
 	LogFields []LogField
+	// PageFields are further fields, for the page that --admin serves.
+	PageFields []LogField
 	// Matchers are members of a fault's match, besides method and path.
 	Matchers []Matcher
 	// Check judges a configuration without running the filter, when --plugin names none. An error is printed as it is; warnings are what is

@@ -30,6 +30,12 @@ func command() *serve.Command {
 			{Name: "refusal", State: "wasm.callonce.refusal", Optional: true},
 			{Name: "mode", State: "wasm.callonce.mode", Optional: true},
 		},
+		PageFields: []serve.LogField{
+			{Name: "source", State: "wasm.callonce.duplicate_source"},
+			{Name: "settled", State: "wasm.callonce.settled"},
+			{Name: "settled by", State: "wasm.callonce.settled_by"},
+			{Name: "attempt", State: "wasm.callonce.attempt"},
+		},
 		Matchers: []serve.Matcher{{Name: "tool", About: "the name in a tools/call", Read: toolOf}},
 		// The filter's own reader, so that what is told here is word for word what a proxy's log will say.
 		Check:   config.Check,
