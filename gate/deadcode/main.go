@@ -36,6 +36,7 @@ type build struct {
 var builds = []build{
 	{folder: ".", patterns: []string{"./..."}},
 	{folder: "e2e", patterns: []string{"./..."}},
+	{folder: "image", patterns: []string{"./..."}},
 	{folder: "mesh", patterns: []string{"./..."}},
 	{folder: ".", patterns: []string{"./plugin"}, wasm: true},
 	{folder: ".", patterns: []string{"./plugin"}, wasm: true, tags: "faults,smalltable,figures"},
