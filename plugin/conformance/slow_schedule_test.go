@@ -208,6 +208,8 @@ func (p *slowPlay) end(w *schedule.World) error {
 	case p.ran == 0, p.everRan(98): // nothing had run: the last repeat does
 	case !p.detach && p.leaving > 0 && (replayed || strings.Contains(body, unknownOutcome)):
 		// Whether the answer or the news that its client had left was first.
+	case w.Struck(schedule.RefuseCAS) > 0 && strings.Contains(body, "idempotency_response_not_replayable"):
+		// The write of the answer itself was refused, which has no cas and so is not tried again.
 	case p.kept && !replayed:
 		return fmt.Errorf("the answer is lost: %d %s", p.last.Status, body)
 	case !p.kept && !strings.Contains(body, unknownOutcome):
