@@ -121,7 +121,6 @@ func TestGatewayMistakes(t *testing.T) {
 			in(find(t, all, "EnvoyExtensionPolicy"), "spec", "wasm", 0, "config").(object)["default"] = "off"
 			return all
 		}, "runs", "/mcp"},
-		{"no patch", func(all []object) []object { return without(all, "EnvoyPatchPolicy") }, "idempotency_key_required", "/mcp"},
 		{"an image that is not there", func(all []object) []object {
 			in(find(t, all, "EnvoyExtensionPolicy"), "spec", "wasm", 0, "code", "image").(object)["url"] = "registry.example.com/callonce:gone"
 			return all
