@@ -294,7 +294,7 @@ func (f *serveFlags) hostConfig() (hostsim.Config, error) {
 		c.Clusters[p[0]] = p[1]
 	}
 	// A filter may call the server by itself, at the cluster that the route has chosen.
-	if c.Properties["xds.cluster_name"] == nil && c.Clusters["upstream"] == "" {
+	if f.upstream != "" && c.Properties["xds.cluster_name"] == nil && c.Clusters["upstream"] == "" {
 		c.Properties["xds.cluster_name"], c.Clusters["upstream"] = []byte("upstream"), f.upstream
 	}
 	return c, nil
