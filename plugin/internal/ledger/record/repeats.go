@@ -4,7 +4,7 @@ import "github.com/callonce/callonce/plugin/internal/ledger"
 
 // Repeats are counted in a fixed number of records, each with the counts of some keys.
 //
-//	repeats  magic 'c' 'd', format, 0 | key u64, until i64, count u64 | …
+//	repeats  magic 'c' 'n', format, 0 | key u64, until i64, count u64 | …
 const (
 	repeatsFormat  = 1
 	RepeatsHeader  = 4  // bytes before the first count
@@ -26,7 +26,7 @@ type Repeat struct {
 
 // Valid reports whether the bytes are such a record, whole.
 func (m Repeats) Valid() bool {
-	return is(m, RepeatsHeader, 'd', repeatsFormat) && (len(m)-RepeatsHeader)%RepeatSize == 0 && len(m) <= RepeatsHeader+MostRepeats*RepeatSize
+	return is(m, RepeatsHeader, 'n', repeatsFormat) && (len(m)-RepeatsHeader)%RepeatSize == 0 && len(m) <= RepeatsHeader+MostRepeats*RepeatSize
 }
 
 // Len is the number of counts.
@@ -60,7 +60,7 @@ func (m Repeats) IndexFor(key uint64) int {
 // Put writes a count at an index, or behind the last one where i is Len.
 func (m Repeats) Put(i int, w Repeat) Repeats {
 	if len(m) == 0 {
-		m = append(m, 'c', 'd', repeatsFormat, 0)
+		m = append(m, 'c', 'n', repeatsFormat, 0)
 	}
 	if i == m.Len() {
 		m = append(m, make([]byte, RepeatSize)...)

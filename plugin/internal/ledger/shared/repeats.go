@@ -22,7 +22,7 @@ func validRepeats(b []byte) bool { return record.Repeats(b).Valid() }
 
 // Repeat implements ledger.Marks.
 func (s *Shared) Repeat(key uint64, lasting time.Duration) int {
-	name := s.prefix + "d/" + strconv.Itoa(int(record.Mix(key)%repeatsKeys))
+	name := s.prefix + "n/" + strconv.Itoa(int(record.Mix(key)%repeatsKeys))
 	for range repeatTries {
 		b, cas, st := s.table.Read(name, validRepeats)
 		if !st.OK() {

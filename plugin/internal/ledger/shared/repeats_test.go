@@ -21,7 +21,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 	records := 0
 	for key, c := range w.cells {
-		if !strings.HasPrefix(key, "callonce/test/d/") {
+		if !strings.HasPrefix(key, "callonce/test/n/") {
 			continue
 		}
 		records++
@@ -48,5 +48,24 @@ func TestRepeatsAreBounded(t *testing.T) {
 	w.now += ledger.Mono(2 * time.Hour)
 	if got := k.Repeat(7, time.Hour); got != 1 {
 		t.Errorf("after its time: counted %d", got)
+	}
+}
+
+// The sweep writes records of its own beside the pages, and none of those over a count.
+func TestRepeatsOutliveAPass(t *testing.T) {
+	w := newWorld(1, tiny, 2)
+	w.watch = nil
+	k := w.worker[0].store
+	for key := range uint64(200) {
+		k.Repeat(key, time.Hour)
+	}
+	before := w.passes()
+	for w.passes() < before+2 {
+		w.pass(time.Second)
+	}
+	for key := range uint64(200) {
+		if got := w.worker[1].store.Repeat(key, time.Hour); got != 2 {
+			t.Fatalf("key %d after a pass of the sweep: counted %d, expected 2", key, got)
+		}
 	}
 }
