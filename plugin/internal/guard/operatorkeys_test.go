@@ -399,3 +399,24 @@ func TestOperatorsOfSharedLimits(t *testing.T) {
 		t.Errorf("its own: %d %s", x.status, x.reply)
 	}
 }
+
+// A fault of our own in the interface ends there: no request of it goes on to the server, whatever the policy does with others.
+func TestFaultInTheInterface(t *testing.T) {
+	for _, mode := range []string{"", `"mode":"observe",`} {
+		for _, in := range []string{"RequestHeaders", "SetState"} {
+			w := newWorld(t)
+			g := w.worker(strings.Replace(operated, `"p":{`, `"p":{`+mode, 1))
+			x := w.open(g, ":method", "GET", ":path", "/callonce/keys")
+			x.properties["metadata.filter_metadata.jwt.role"] = "ops"
+			x.panicsIn = in
+			a := x.stream.RequestHeaders(true)
+			if x.panicsIn != "" {
+				t.Fatalf("%s was not called", in)
+			}
+			if a != Pause || x.stream.Finished() || x.status != 503 {
+				t.Errorf("%s%s: the request goes on (%v), answered %d %s", mode, in, a, x.status, x.reply)
+			}
+			x.stream.Done()
+		}
+	}
+}

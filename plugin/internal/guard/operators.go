@@ -39,9 +39,10 @@ func (s *Stream) operates() (a Action, is bool) {
 	if !operator.Asked(o.Path, view(path)) {
 		return Continue, false
 	}
+	s.operated = true
 	lines, err := s.host.RequestHeaders()
 	if err != nil {
-		return s.refuseUnread(unreadable), true
+		return s.answerProblem(&failed), true
 	}
 	s.head = readHead(lines, s.policy)
 	s.state(stateOutcome, outOperators)
@@ -82,6 +83,18 @@ func (s *Stream) ownScope(q *inquiry) *operator.Problem {
 }
 
 var notFound = operator.Problem{Status: 404, Text: "there is no such key: it was never used, it has ended, or it is not yours to see"}
+
+var failed = operator.Problem{Status: 503, Text: "the request could not be looked at: the proxy's log says why"}
+
+// answerFault answers after a fault of our own. Nothing goes on, even where that fails.
+func (s *Stream) answerFault() (a Action) {
+	defer func() {
+		if recover() != nil {
+			a = Pause
+		}
+	}()
+	return s.answerProblem(&failed)
+}
 
 // checkInquiry tells what the policy and the store make of a question.
 func (s *Stream) checkInquiry(q *inquiry) *operator.Problem {

@@ -34,7 +34,8 @@ type Stream struct {
 	reply  readAlong
 	advert *advertising // nil but for the answers that gain one
 
-	sniffs bool // while reading: the body's beginning has not been seen, nor whether it is JSON
+	operated bool // a request of the operators' interface, which never goes on
+	sniffs   bool // while reading: the body's beginning has not been seen, nor whether it is JSON
 
 	watched []byte // while watching, what has passed of a body that came in pieces
 
@@ -292,6 +293,8 @@ func (s *Stream) contain(p phase, a *Action) {
 		*a = s.refuseFault()
 	case p == request && was == replied:
 		*a = Pause
+	case p == request && s.operated:
+		*a = s.answerFault()
 	case p == request && was != passing && was != forwarded && s.mayBeGuarded():
 		*a = s.refuseFault()
 	}
