@@ -263,7 +263,9 @@ func (s *Stream) handOver(headers [][2]string, body []byte) {
 func (s *Stream) answerLost() {
 	var a Action
 	defer s.contain(request, &a)
-	s.tell(&mcp.OutcomeUnknown, "no answer came")
+	s.state(stateRefusal, mcp.Lost.Type)
+	s.g.counts.add(s.label(), refusals, mcp.Lost.Type)
+	s.tell(&mcp.Lost, "")
 }
 
 // leaveCallout notes that the caller has left: the call goes on.

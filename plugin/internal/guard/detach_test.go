@@ -153,6 +153,10 @@ func TestDetachedWithoutAnAnswer(t *testing.T) {
 		if x.status != tt.status || x.state[stateSettled] != "outcome_unknown" || x.state[stateSettledBy] != tt.cause {
 			t.Errorf("%s: status %d, %v: %s", name, x.status, x.state, x.reply)
 		}
+		if lost := tt.status == 409; lost != (x.state[stateRefusal] == "idempotency_outcome_unknown") || lost != strings.Contains(x.reply, "no answer came") ||
+			lost != (w.count("callonce_refusals_total") == 1) {
+			t.Errorf("%s: told %s, %v, %d refusals", name, x.reply, x.state, w.count("callonce_refusals_total"))
+		}
 		x.stream.Done()
 		w.ask(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(409, "idempotency_outcome_unknown")
 		wantNoCalls(t, w, g)

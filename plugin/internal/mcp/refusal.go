@@ -25,7 +25,7 @@ type Refusal struct {
 	StatusPath string // where its caller may ask how the key stands, "" = nowhere
 }
 
-// The refusals. A new outcome is one line here.
+// The refusals. A new refusal is one line here.
 var (
 	Unsupported = Refusal{Type: "idempotency_unsupported_request", Status: 400, Code: -31400, MayHaveRun: "no", Retry: "after_fix",
 		Message: "This request was not run, because it cannot be guarded against running twice"}
@@ -64,6 +64,16 @@ var (
 	Misrouted = Refusal{Type: "idempotency_unavailable", Status: 503, Code: -31503, MayHaveRun: "unknown", Retry: "never",
 		Message: "This call was not run: the proxy is told to guard it by a policy that does not exist. Repeating it does not help; whoever runs the proxy must mend its configuration."}
 )
+
+// Lost is OutcomeUnknown for the caller whose own call it was.
+var Lost = OutcomeUnknown.saying("This call was sent, and no answer came: it may have run. Do not start it again. Find out what happened before you use a new key",
+	"This call was sent, and no answer came: it may have run. Do not start it again. Find out what happened; only if it must run again, send it with an idempotency key of its own")
+
+// saying is the same refusal in other words: for callers who sent a key, and for those who did not.
+func (r Refusal) saying(message, keyless string) Refusal {
+	r.Message, r.Keyless = message, keyless
+	return r
+}
 
 // Dialect is whose names a refusal uses for the same thing.
 type Dialect uint8
