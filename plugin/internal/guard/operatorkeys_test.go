@@ -420,3 +420,30 @@ func TestFaultInTheInterface(t *testing.T) {
 		}
 	}
 }
+
+// What an operator says of a call whose answer is too long to be kept holds, though that answer is still on its way and then breaks: where
+// the tool's unknown outcomes are retried, it would run again.
+func TestResolvedWhileItsAnswerPasses(t *testing.T) {
+	w := newWorld(t)
+	w.now = 1e15
+	g := w.worker(strings.Replace(operated, `"reply":"http",`, `"reply":"http","limits":{"reply_bytes":1000},`, 1))
+	call := func() *exchange {
+		return w.send(g, toolCall("1", `{}`), "x-user", "u", "idempotency-key", "k")
+	}
+	first := call()
+	first.wantSent()
+	first.begin(200, "text/event-stream")
+	first.chunks(`data: {"jsonrpc":"2.0","id":1,"result":{"text":"`+strings.Repeat("x", 2000), 100)
+	k := w.asOperator(g, "GET", "/callonce/keys", ops...).keys(t).Keys[0]
+	if k.State != "not_replayable" {
+		t.Fatalf("%+v", k)
+	}
+	if x := w.asOperator(g, "POST", k.Path+"&to=completed_elsewhere&reason=r", ops...); x.status != 200 {
+		t.Fatalf("%d %s", x.status, x.reply)
+	}
+	first.stream.Done() // the server, or the caller, is gone
+	again := call()
+	if again.sent || again.headers["idempotency-replayed"] != "true" || !strings.Contains(again.reply, "completed_elsewhere") {
+		t.Errorf("sent %v, %d %s", again.sent, again.status, again.reply)
+	}
+}

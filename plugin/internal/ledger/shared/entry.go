@@ -19,6 +19,7 @@ func found(e record.Entry, fingerprint *[32]byte) (f state.Found) {
 	f = state.Found{
 		State: e.State(), Expires: e.ExpiresAt(), Attempt: e.Attempt(), Fence: e.Fence(), Holder: e.Holder(),
 		Task: e.Flags()&record.FlagTask != 0, Shed: e.Flags()&record.FlagShed != 0, Held: e.Flags()&record.FlagHeld != 0,
+		Elsewhere: e.Flags()&record.FlagElsewhere != 0,
 	}
 	f.Same = fingerprint != nil && e.Fingerprint() == *fingerprint
 	return f

@@ -21,6 +21,7 @@ type Found struct {
 	// What a settlement asks.
 
 	Fence, Holder uint64
+	Elsewhere     bool // an operator said that the call ran: its holder has no word on it any more
 }
 
 // Expired reports whether what was found counts for nothing any more. A call in flight
@@ -97,7 +98,7 @@ type Settlement struct {
 
 // Settle is what an event makes of the entry that was found. ok is false where it is not the lease's, or does not take the event.
 func Settle(f *Found, h *ledger.Lease, ev ledger.Event) (s Settlement, ok bool) {
-	if f.Unreadable || f.Fence != h.Fence || f.Holder != h.Holder {
+	if f.Unreadable || f.Elsewhere || f.Fence != h.Fence || f.Holder != h.Holder {
 		return s, false
 	}
 	return Turn(f.State, ev)
