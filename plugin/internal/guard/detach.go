@@ -92,6 +92,7 @@ func (s *Stream) detach(h ledger.Lease) Action {
 	}
 	d.call.id = mcp.RetainID(append([]byte(nil), s.call.id...))
 	d.call.body, d.call.session = nil, ""
+	s.callout = d
 	// The lease is that stream's now: it is open until the answer has been read.
 	s.g.leave(s)
 	s.g.enter(&d.Stream)
@@ -106,7 +107,7 @@ func (s *Stream) detach(h ledger.Lease) Action {
 	if !s.call.derived && s.takesKeysOut() {
 		s.state(stateTaken, "true")
 	}
-	s.stage, s.callout = holding, d
+	s.stage = holding
 	s.head = head{}
 	s.call.body, s.call.session = nil, ""
 	return Pause

@@ -269,3 +269,39 @@ func TestDetachedCallerOutOfReach(t *testing.T) {
 	}
 	wantNoCalls(t, w, g)
 }
+
+// faultyCalls are calls after each of which the caller's stream meets a fault.
+type faultyCalls struct {
+	*fakeCalls
+	then func()
+}
+
+func (c faultyCalls) Call(cluster string, headers [][2]string, body []byte, timeout time.Duration) (uint32, error) {
+	defer c.then()
+	return c.fakeCalls.Call(cluster, headers, body, timeout)
+}
+
+// After a fault of our own in its caller's stream a call that has been made goes on alone: its answer is not for the stream whose memory is
+// that caller's next.
+func TestDetachedAfterAFault(t *testing.T) {
+	w := newWorld(t)
+	g, calls := w.calling(lasting)
+	x := w.open(g, "idempotency-key", "k")
+	x.properties["xds.cluster_name"] = "up"
+	g.Calls = faultyCalls{calls, func() { x.panicsIn = "SetState" }}
+	x.arrive(toolCall("1", `{}`))
+	x.wantRefused(503, "idempotency_unavailable")
+	if len(calls.made) != 1 || x.panicsIn != "" {
+		t.Fatalf("%d calls, %q", len(calls.made), x.panicsIn)
+	}
+	x.stream.Done()
+	x.stream.Reuse(88) // another's
+	g.Calls = calls
+	w.ask(g, toolCall("1", `{}`), "idempotency-key", "k").wantHeld() // in flight
+	w.serverSays(g, 1, 200, "application/json", okResult)
+	if x.replies != 1 || x.state[stateSettled] != "" {
+		t.Errorf("another's stream: %d replies, %v: %s", x.replies-1, x.state, x.reply)
+	}
+	w.ask(g, toolCall("2", `{}`), "idempotency-key", "k").wantReplayed(`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
+	wantNoCalls(t, w, g)
+}

@@ -283,6 +283,7 @@ func (s *Stream) contain(p phase, a *Action) {
 	was := s.stage
 	s.stage = passing
 	s.failAdvert()
+	s.leaveCallout() // what the call is answered is not for whose stream this memory is next
 	if was == forwarded {
 		s.markUnknown()
 	}
