@@ -128,6 +128,9 @@ func (s *Store) rowOf(operation uint64, r *record) ledger.Row {
 
 // Resolve implements ledger.Keys: it reads the record, and writes it if nobody has meanwhile.
 func (s *Store) Resolve(t ledger.Token, q ledger.Query, ev ledger.Event) (ledger.Resolution, bool) {
+	if q.Operation == 0 {
+		return ledger.Resolution{}, true // it would be the first key that there is
+	}
 	q = ledger.Query{Policy: q.Policy, Operation: q.Operation, Mine: q.Mine}
 	ok := s.page(q, func(found []listed, p ledger.Page) {
 		if p.Failed || len(found) == 0 {

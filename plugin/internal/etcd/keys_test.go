@@ -192,3 +192,13 @@ func TestFirstRecords(t *testing.T) {
 		t.Errorf("%+v, %v", got, ok)
 	}
 }
+
+// An act that names no key is one on none.
+func TestResolveNothingInEtcd(t *testing.T) {
+	o := operate(t)
+	o.unknown(1, ledger.Why{})
+	if r := o.resolve(0, ledger.ResolveReleased); r.Found || r.Done {
+		t.Errorf("%+v", r)
+	}
+	o.want(1, ledger.RefusedUnknown)
+}

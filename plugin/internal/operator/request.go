@@ -174,7 +174,7 @@ func names(k Kind) string {
 
 func readOperation(text string) (uint64, *Problem) {
 	n, ok := hex64(text)
-	if !ok {
+	if !ok || n == 0 { // which would leave the choice open
 		return 0, &Problem{404, "there are the list, and one key by its operation, 16 hex digits in lower case"}
 	}
 	return n, nil
