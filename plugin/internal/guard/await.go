@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
-	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
 // A repeat of a call in flight may wait for the answer (on_in_flight: wait): its stream is
@@ -40,14 +39,14 @@ type awaiting struct {
 	byID   map[[32]byte]*awaited
 	keys   []*awaited
 	ready  []*awaited
-	next   int // key that the next tick begins with
-	policy map[*policy.Policy]int
+	next   int            // key that the next tick begins with
+	policy map[uint64]int // by the number that the ledger knows it by: what counts over the proxy counts here together
 	scope  map[uint64]int
 	wakes  wakes
 }
 
 func newAwaiting() awaiting {
-	return awaiting{byID: map[[32]byte]*awaited{}, policy: map[*policy.Policy]int{}, scope: map[uint64]int{}}
+	return awaiting{byID: map[[32]byte]*awaited{}, policy: map[uint64]int{}, scope: map[uint64]int{}}
 }
 
 const (
@@ -91,7 +90,7 @@ func (s *Stream) waitsOn(a ledger.Answer) bool {
 func (s *Stream) hold() bool {
 	w, g := s.waiter, s.g
 	all := &g.awaiting
-	if l := &s.policy.Limits; all.policy[s.policy] >= l.Waiting || all.scope[w.claim.Scope] >= l.WaitingPerScope {
+	if l := &s.policy.Limits; all.policy[w.claim.Policy] >= l.Waiting || all.scope[w.claim.Scope] >= l.WaitingPerScope {
 		g.counts.add(s.label(), waitsEnded, waitFull)
 		return false
 	}
@@ -105,7 +104,7 @@ func (s *Stream) hold() bool {
 	}
 	w.key = k
 	k.streams = append(k.streams, s)
-	all.policy[s.policy]++
+	all.policy[w.claim.Policy]++
 	all.scope[w.claim.Scope]++
 	g.counts.gauge(s.label(), waitingNow).Add(1)
 	if all.wakes.listen(w.until, w.since) {
@@ -139,8 +138,8 @@ func (s *Stream) endWait(how string) {
 		all.keys = all.keys[:len(all.keys)-1]
 		delete(all.byID, k.id)
 	}
-	if all.policy[s.policy]--; all.policy[s.policy] == 0 {
-		delete(all.policy, s.policy)
+	if all.policy[w.claim.Policy]--; all.policy[w.claim.Policy] == 0 {
+		delete(all.policy, w.claim.Policy)
 	}
 	if all.scope[w.claim.Scope]--; all.scope[w.claim.Scope] == 0 {
 		delete(all.scope, w.claim.Scope)

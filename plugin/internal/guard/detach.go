@@ -7,7 +7,6 @@ import (
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
-	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
 // A proxy that loses a caller cuts the server's call. So a tool may have its calls made by the
@@ -31,7 +30,7 @@ type detached struct {
 	Stream
 	host   calloutHost
 	caller *Stream // nil once it has left
-	policy *policy.Policy
+	policy uint64  // its number
 	scope  uint64
 	until  ledger.Mono // an answer that comes later than this does not come
 }
@@ -39,12 +38,12 @@ type detached struct {
 // detachedCalls are those of a worker.
 type detachedCalls struct {
 	byID   map[uint32]*detached
-	policy map[*policy.Policy]int
+	policy map[uint64]int // by its number, as in awaiting
 	scope  map[uint64]int
 }
 
 func newDetachedCalls() detachedCalls {
-	return detachedCalls{byID: map[uint32]*detached{}, policy: map[*policy.Policy]int{}, scope: map[uint64]int{}}
+	return detachedCalls{byID: map[uint32]*detached{}, policy: map[uint64]int{}, scope: map[uint64]int{}}
 }
 
 // answerOverdue is how much longer than its timeout a call may take to be answered, by the proxy at least.
@@ -67,7 +66,7 @@ func (s *Stream) detaches() bool {
 // detach makes a claimed call in the filter's name, and holds its caller.
 func (s *Stream) detach(h ledger.Lease) Action {
 	all, l := &s.g.detached, &s.policy.Limits
-	if all.policy[s.policy] >= l.Detached || all.scope[s.call.mark.Scope] >= l.DetachedPerScope {
+	if all.policy[h.Policy] >= l.Detached || all.scope[s.call.mark.Scope] >= l.DetachedPerScope {
 		s.releaseUnsent(h)
 		return s.refuse(&mcp.Capacity, "")
 	}
@@ -85,7 +84,7 @@ func (s *Stream) detach(h ledger.Lease) Action {
 		return s.refuse(&mcp.Unavailable, "")
 	}
 	timeout := ledger.Mono(s.call.tool.DetachTimeout)
-	d := &detached{caller: s, policy: s.policy, scope: s.call.mark.Scope, until: s.g.now() + timeout + answerOverdue}
+	d := &detached{caller: s, policy: h.Policy, scope: s.call.mark.Scope, until: s.g.now() + timeout + answerOverdue}
 	d.Stream = Stream{
 		g: s.g, host: &d.host, stage: forwarded, policy: s.policy, call: s.call, token: s.token, lease: h,
 		reply: readAlong{cap: l.ReplyBytes},

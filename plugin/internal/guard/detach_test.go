@@ -305,3 +305,54 @@ func TestDetachedAfterAFault(t *testing.T) {
 	w.ask(g, toolCall("2", `{}`), "idempotency-key", "k").wantReplayed(`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
 	wantNoCalls(t, w, g)
 }
+
+// What counts over the proxy counts over its policies: repeats that are held and calls of the filter's own too.
+func TestLimitsOfTheProxyInAWorker(t *testing.T) {
+	for scope, more := range map[string]bool{"policy": true, "proxy": false} {
+		w := newWorld(t)
+		p := strings.ReplaceAll(`{"server":"NAME","anonymous":true,"reply":"http","strip":true,"limits_scope":"SCOPE","on_disconnect":"continue","wait":"5s","limits":{"waiting":1,"detached":1}}`, "SCOPE", scope)
+		g, calls := w.calling(`{"namespace":"ns","policies":{"a":` + strings.Replace(p, "NAME", "a", 1) + `,"b":` + strings.Replace(p, "NAME", "b", 1) + `},"routes":{"b":"b"},"default":"a"}`)
+		send := func(route string) *exchange {
+			x := w.open(g, "idempotency-key", "k")
+			x.properties["xds.cluster_name"], x.properties["xds.route_name"] = "up", route
+			x.arrive(toolCall("1", `{}`))
+			return x
+		}
+		send("a").wantHeld()
+		if x := send("b"); more {
+			x.wantHeld()
+		} else {
+			x.wantRefused(429, "idempotency_capacity")
+			w.serverSays(g, 1, 200, "application/json", okResult)
+			send("b").wantHeld()
+			send("b").wantHeld() // waits
+			continue
+		}
+		send("a").wantHeld()
+		send("b").wantHeld()
+		send("a").wantRefused(409, "idempotency_in_flight")
+		if len(calls.made) != 2 {
+			t.Errorf("%s: %d calls", scope, len(calls.made))
+		}
+	}
+	// A repeat under one policy takes the place of one under another.
+	w := newWorld(t)
+	p := `{"server":"NAME","anonymous":true,"reply":"http","limits_scope":"proxy","on_in_flight":"wait","wait":"5s","limits":{"waiting":1}}`
+	g := w.worker(`{"namespace":"ns","policies":{"a":` + strings.Replace(p, "NAME", "a", 1) + `,"b":` + strings.Replace(p, "NAME", "b", 1) + `},"routes":{"b":"b"},"default":"a"}`)
+	send := func(route string) *exchange {
+		x := w.open(g, "idempotency-key", "k")
+		x.properties["xds.route_name"] = route
+		x.arrive(toolCall("1", `{}`))
+		return x
+	}
+	a := send("a")
+	a.wantSent()
+	send("b").wantSent()
+	held := send("a")
+	held.wantHeld()
+	send("b").wantRefused(409, "idempotency_in_flight")
+	a.answer(200, "application/json", okResult)
+	g.Look()
+	held.wantReplayed(okResult)
+	send("b").wantHeld()
+}
