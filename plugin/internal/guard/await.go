@@ -24,6 +24,7 @@ type waiter struct {
 	since  ledger.Mono
 	until  ledger.Mono
 	key    *awaited
+	bytes  int // of its body, as they are counted
 }
 
 // awaited is a key that repeats wait for, in the order in which they came.
@@ -42,6 +43,7 @@ type awaiting struct {
 	next   int            // key that the next tick begins with
 	policy map[uint64]int // by the number that the ledger knows it by: what counts over the proxy counts here together
 	scope  map[uint64]int
+	bytes  int // of bodies that go on in place of those that came
 	wakes  wakes
 }
 
@@ -52,6 +54,9 @@ func newAwaiting() awaiting {
 const (
 	// keysPerTick bounds how many keys one tick asks the ledger for.
 	keysPerTick = 256
+	// mostAwaitingBytes bounds the bodies of all repeats that a worker holds, where it holds them itself: those that are edited or sent
+	// by the filter. What else comes lies in the proxy only.
+	mostAwaitingBytes = 64 << 20
 	// tickEvery is about how often a worker ticks.
 	tickEvery = ledger.Mono(time.Second)
 )
@@ -90,7 +95,8 @@ func (s *Stream) waitsOn(a ledger.Answer) bool {
 func (s *Stream) hold() bool {
 	w, g := s.waiter, s.g
 	all := &g.awaiting
-	if l := &s.policy.Limits; all.policy[w.claim.Policy] >= l.Waiting || all.scope[w.claim.Scope] >= l.WaitingPerScope {
+	if l := &s.policy.Limits; all.policy[w.claim.Policy] >= l.Waiting || all.scope[w.claim.Scope] >= l.WaitingPerScope ||
+		all.bytes+cap(s.call.body) > mostAwaitingBytes {
 		g.counts.add(s.label(), waitsEnded, waitFull)
 		return false
 	}
@@ -106,6 +112,8 @@ func (s *Stream) hold() bool {
 	k.streams = append(k.streams, s)
 	all.policy[w.claim.Policy]++
 	all.scope[w.claim.Scope]++
+	w.bytes = cap(s.call.body)
+	all.bytes += w.bytes
 	g.counts.gauge(s.label(), waitingNow).Add(1)
 	if all.wakes.listen(w.until, w.since) {
 		// Who settled it until now did not know of this worker.
@@ -144,6 +152,7 @@ func (s *Stream) endWait(how string) {
 	if all.scope[w.claim.Scope]--; all.scope[w.claim.Scope] == 0 {
 		delete(all.scope, w.claim.Scope)
 	}
+	all.bytes -= w.bytes
 	s.g.counts.gauge(s.label(), waitingNow).Add(-1)
 	s.g.counts.add(s.label(), waitsEnded, how)
 	if how != waitLeft { // else the stream may be out of reach

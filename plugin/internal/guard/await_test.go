@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func wantIdle(t *testing.T, w *world, guards ...*Guard) {
 	t.Helper()
 	for _, g := range guards {
 		a := &g.awaiting
-		if len(a.byID)+len(a.keys)+len(a.policy)+len(a.scope)+len(g.waiting)+len(g.open) != 0 {
+		if a.bytes+len(a.byID)+len(a.keys)+len(a.policy)+len(a.scope)+len(g.waiting)+len(g.open) != 0 {
 			t.Errorf("left over: %d, %d keys, %d policies, %d scopes, %d asked, %d open", len(a.byID), len(a.keys), len(a.policy), len(a.scope), len(g.waiting), len(g.open))
 		}
 	}
@@ -333,3 +334,23 @@ type counted struct {
 
 func (c counted) Queue() (uint32, bool)       { return c.n, true }
 func (c counted) Send(queue uint32, _ []byte) { c.got[queue]++ }
+
+// The copies of bodies that repeats keep while they wait are bounded in bytes, too, whoever sends them.
+func TestWaitingBodiesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	g, calls := w.calling(`{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"reply":"http","on_disconnect":"continue","wait":"5s","max_request_bytes":67108864}},"default":"p"}`)
+	body := toolCall("1", `{"text":"`+strings.Repeat("x", mostAwaitingBytes/5*2)+`"}`)
+	send := func(who string) *exchange { return w.ask(g, body, "idempotency-key", "k", "authorization", who) }
+	send("a").wantHeld()
+	send("b").wantHeld() // these two are calls
+	held := []*exchange{send("a"), send("b")}
+	for _, x := range held {
+		x.wantHeld()
+	}
+	send("a").wantRefused(409, "idempotency_in_flight")
+	held[0].stream.Done()
+	send("a").wantHeld()
+	if len(calls.made) != 2 {
+		t.Fatalf("%d calls", len(calls.made))
+	}
+}
