@@ -135,7 +135,8 @@ func (s *Stream) send(cluster string) (uint32, error) {
 var hopByHop = []string{
 	"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "expect",
 	"proxy-authenticate", "proxy-authorization", "http2-settings",
-	"x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-expected-rq-timeout-ms", "x-envoy-retry-on",
+	"x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-upstream-stream-duration-ms", "x-envoy-upstream-rq-timeout-alt-response",
+	"x-envoy-expected-rq-timeout-ms", "x-envoy-retry-on",
 	"x-envoy-retry-grpc-on", "x-envoy-hedge-on-per-try-timeout",
 }
 

@@ -66,7 +66,7 @@ func TestDetached(t *testing.T) {
 	g, calls := w.calling(lasting)
 	body := toolCall("1", `{"n":1}`)
 	x := w.ask(g, body, "idempotency-key", "k", "connection", "keep-alive, X-Mine", "x-mine", "1", "te", "trailers", "content-length", fmt.Sprint(len(body)),
-		"x-request-id", "r", "traceparent", "t", "x-envoy-retry-on", "5xx", "authorization", "Bearer b", ":authority", "a.example")
+		"x-request-id", "r", "traceparent", "t", "x-envoy-retry-on", "5xx", "x-envoy-upstream-stream-duration-ms", "1000", "x-envoy-upstream-rq-timeout-alt-response", "1", "authorization", "Bearer b", ":authority", "a.example")
 	x.wantHeld()
 	if len(calls.made) != 1 {
 		t.Fatalf("made %v", calls.made)
