@@ -98,7 +98,7 @@ func TestOperatorsSeeKeys(t *testing.T) {
 		got.Settled != 1500 || got.Expires != 300_000-1500 || len(got.Scope) != 16 || got.Operation != k.Operation || got.Path != k.Path {
 		t.Errorf("%+v", got)
 	}
-	if x.state[stateOutcome] != outOperators {
+	if x.state[stateOutcome] != outOperators || w.count("mcp_gateway_idempotency_total", "outcome=.="+outOperators) != 0 {
 		t.Errorf("published: %v", x.state)
 	}
 	one := w.asOperator(g, "GET", k.Path, ops...)
