@@ -27,9 +27,10 @@ func TestWaitingOverTwoProxies(t *testing.T) {
 			}
 			got := make(chan string, 51)
 			var all sync.WaitGroup
-			all.Go(func() { got <- payOnce(t, proxies[0].URL(), "k", 3000) })
+			// A worker that has no lease yet says so, and is asked again.
+			all.Go(func() { got <- pay(t, proxies[0], "k", 3000) })
 			for i := range 50 {
-				all.Go(func() { got <- payOnce(t, proxies[i%2].URL(), "k", 3000) })
+				all.Go(func() { got <- pay(t, proxies[i%2], "k", 3000) })
 			}
 			all.Wait()
 			close(got)

@@ -67,11 +67,11 @@ func (p *fleetPlay) connect() (closing func(), err error) {
 	}, nil
 }
 
-// until repeats a call as long as it is in flight, or its replica has not got into the ledger yet: of a 503 its client tells no more.
+// until repeats a call as long as it is in flight, or its replica has not got into the ledger yet.
 func (p *fleetPlay) until(at *Player, step string, c charge) reply {
 	for deadline := time.Now().Add(time.Minute); ; pause(p.ctx, 100*time.Millisecond) {
 		r := at.call(p.ctx, c)
-		wait := r.refusal == inFlight || r.http.Status == http.StatusServiceUnavailable
+		wait := r.refusal == inFlight || r.refusal == unavailable || r.http.Status == http.StatusServiceUnavailable
 		if !wait || p.ctx.Err() != nil || time.Now().After(deadline) {
 			at.tell(step, r)
 			return r
@@ -80,8 +80,9 @@ func (p *fleetPlay) until(at *Player, step string, c charge) reply {
 }
 
 const (
-	inFlight = "idempotency_in_flight"
-	unknown  = "idempotency_outcome_unknown"
+	inFlight    = "idempotency_in_flight"
+	unavailable = "idempotency_unavailable"
+	unknown     = "idempotency_outcome_unknown"
 )
 
 var frank = charge{customer: "frank", cents: 1200, key: "frank"}
