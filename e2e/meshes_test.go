@@ -1,10 +1,7 @@
 package e2e_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -12,10 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/callonce/callonce/e2e/envoytest"
-	"github.com/callonce/callonce/e2e/tools"
 	"github.com/callonce/callonce/plugin/conformance"
 )
 
@@ -134,24 +128,6 @@ func gatewayListener(e *envoytest.Tree) {
 	m["server_header_transformation"] = "PASS_THROUGH"
 	filter := e.Object(envoytest.Filters.To(envoytest.Named("callonce"))...)
 	filter["disabled"] = true
-}
-
-// objects reads a manifest.
-func objects(t *testing.T, file string) (all []map[string]any) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(must(t, tools.Root), "envoy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
-		var object map[string]any
-		if err := d.Decode(&object); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		all = append(all, object)
-	}
 }
 
 func at(node any, path ...string) any {
