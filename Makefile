@@ -19,14 +19,16 @@ run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a pa
 	@exec $(DIST)/run $(if $(CONFIG),-config $(CONFIG)) $(if $(filter etcd,$(STORE)),-etcd $(DIST)/etcd)
 
 .PHONY: demo
-demo: build ## Play the scenarios of repeated calls, and count the charges at the server
+demo: build ## Play the scenarios of repeated calls, at one proxy and at two over one etcd, and count the charges at the server
 	@$(GO) build -C e2e -o ../$(DIST)/demo ./cmd/demo
-	@exec $(DIST)/demo
+	@$(GO) build -C e2e -o ../$(DIST)/etcd ./cmd/etcd
+	@exec $(DIST)/demo -etcd $(DIST)/etcd
 
 # The modules of this repository: each is tidy by itself, and go mod tidy in one does not look into the others.
-MODULES = $(patsubst %/,%,$(dir $(shell git ls-files '*go.mod')))
+# Those of the meshes' programs are left to make mesh: tidying them takes a gigabyte of modules.
+MODULES = $(filter-out mesh/%,$(patsubst %/,%,$(dir $(shell git ls-files '*go.mod'))))
 # Those that the checks of code go over; the others hold filters for tests, or nothing but what is compiled elsewhere.
-CHECKED = . gate e2e plugin/internal/etcd/realtest $(wildcard clients/go)
+CHECKED = . gate e2e mesh plugin/internal/etcd/realtest $(wildcard clients/go)
 
 .PHONY: check
 check: $(DIST)/tools ## Check what needs no run: tidy modules, format, vet, staticcheck, dead code, races, planted faults that apply, figures
@@ -54,10 +56,12 @@ record: ## Record the size of the filter and what each kind of request costs, fo
 	$(GO) test -count=1 ./plugin/internal/figures -record
 
 .PHONY: long
-long: build ## Longer runs of the tests of the ledger, the explorer and the reader of JSON (an hour and more)
-	$(GO) test -count=1 -timeout 120m ./plugin/internal/ledger/shared -schedules 100000 -deep 1 -million
+long: build ## Longer runs of the tests of the ledger, the explorer, the reader of JSON and the ledger in etcd (two hours and more)
+	$(GO) test -count=1 -timeout 120m ./plugin/internal/ledger/shared -schedules 100000 -million
+	$(GO) test -count=1 -timeout 120m ./plugin/conformance -run TestSlowSchedules -slow-schedules 10000
 	$(GO) test -count=1 -timeout 120m ./hostsim/schedule -all
 	CALLONCE_LONG_RUN=1 $(GO) test -count=1 -timeout 120m ./...
+	CALLONCE_LONG_RUN=1 $(GO) test -C e2e -count=1 -timeout 120m -run 'TestEtcdRace|TestEtcdLeaderKilled|TestEtcdEnvoyKilled' .
 
 .PHONY: test
 test: build ## Test everything that needs no Envoy
@@ -80,7 +84,7 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) test -C e2e -count=1 -timeout 70m ./...
 
 .PHONY: bench
-bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger and OF=hostsim measure those; WRITE=1 keeps the figures in docs/measurements.md
+bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger, OF=hostsim and OF=etcd measure those; WRITE=1 keeps the figures in docs/measurements.md
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
 	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(WRITE),-write)
 
@@ -88,6 +92,21 @@ bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=led
 .PHONY: image
 image: ## Write dist/image, the filter as an OCI image for Istio and Envoy Gateway, and print its digest; IMAGE=registry/name:tag pushes it, VERSION names it
 	@GOTOOLCHAIN=$$(cat image/go.version) $(GO) run -C image ./cmd/image $(if $(VERSION),-version $(VERSION)) $(if $(IMAGE),-push $(IMAGE))
+
+.PHONY: release
+release: ## Write dist/release for VERSION: module, image, commands, manifests, schema, SBOMs, checksums; wants a changelog entry and the tag
+	@GOTOOLCHAIN=$$(cat image/go.version) $(GO) run -C image ./cmd/release -version "$(VERSION)"
+
+.PHONY: mesh
+mesh: ## Run the manifests on istiod, pilot-agent and Envoy Gateway themselves, which it builds once (half an hour); OF=pattern for some, RECORD=1 records their listeners anew
+	@for m in mesh/istio mesh/gateway; do echo "tidy $$m"; (cd $$m && $(GO) mod tidy -diff) || exit 1; done
+	$(GO) vet -C mesh ./...
+	$(GO) test -C mesh -count=1 -timeout 60m -v $(if $(OF),-run '$(OF)') . $(if $(RECORD),-record)
+
+.PHONY: e2e-matrix
+e2e-matrix: build ## Test on each Envoy that is supported, 1.36 to 1.40; OF=pattern for some tests, ON=1.37.0,1.39.3 for some versions
+	@$(GO) build -C e2e -o ../$(DIST)/matrix ./cmd/matrix
+	@exec $(DIST)/matrix $(if $(OF),-of '$(OF)') $(if $(ON),-on $(ON))
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -85,3 +85,54 @@ func contains(t *testing.T, pattern, text string) bool {
 	}
 	return false
 }
+
+// lines are how many lines of each text the audit has.
+var lines = []int{14, 46, 21, 14, 51}
+
+// The audit has every line of the designs' texts. What works is shown by tests that exist, what
+// is otherwise has a reason.
+func TestAudit(t *testing.T) {
+	text, err := os.ReadFile("audit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^\| (\d+\.\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*) ?\|$`)
+	named := regexp.MustCompile("(?:`([a-z0-9/]+): |`)(Test[A-Za-z0-9]+)`|`case-(\\d\\d)`")
+	seen := map[string]bool{}
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		line, here, folder, shown := m[1], m[3], "", 0
+		if seen[line] {
+			t.Errorf("%s is there twice", line)
+		}
+		seen[line] = true
+		for _, by := range named.FindAllStringSubmatch(m[4], -1) {
+			shown++
+			if by[3] != "" {
+				if !caseExists(t, by[3]) {
+					t.Errorf("%s: no case %s", line, by[3])
+				}
+				continue
+			}
+			if by[1] != "" {
+				folder = by[1]
+			}
+			if !testExists(t, folder, by[2]) {
+				t.Errorf("%s: no %s in %s", line, by[2], folder)
+			}
+		}
+		reason := strings.TrimPrefix(strings.TrimPrefix(here, "otherwise: "), "not for a proxy: ")
+		switch works := strings.HasPrefix(here, "works"); {
+		case works && shown == 0:
+			t.Errorf("%s works, and no test shows it", line)
+		case !works && (reason == here || len(reason) < 12):
+			t.Errorf("%s neither works nor has a reason: %s", line, here)
+		}
+	}
+	for design, n := range lines {
+		for i := range n {
+			if line := fmt.Sprintf("%d.%d", design, i+1); !seen[line] {
+				t.Errorf("no line %s", line)
+			}
+		}
+	}
+}

@@ -75,7 +75,7 @@ func TestCommands(t *testing.T) {
 
 // Every metric that the filter makes is in the contract and in the list for operators, and no other.
 func TestEveryMetricIsListed(t *testing.T) {
-	name := regexp.MustCompile(`\b(?:callonce_[a-z_]+(?:_total|_entries|_bytes|_seconds)|callonce_entries|callonce_store_up|mcp_gateway_[a-z_]+_total)\b`)
+	name := regexp.MustCompile(`\b(?:callonce_[a-z_]+(?:_total|_entries|_bytes|_seconds)|callonce_entries|callonce_waiting|callonce_detached|callonce_store_up|callonce_build_info|mcp_gateway_[a-z_]+_total)\b`)
 	made := map[string]bool{}
 	each(t, ".go", func(file, source string) {
 		if strings.HasPrefix(file, "plugin/internal/guard/") && !strings.HasSuffix(file, "_test.go") {
@@ -98,6 +98,23 @@ func TestEveryMetricIsListed(t *testing.T) {
 		for n := range made {
 			if !listed[n] {
 				t.Errorf("%s does not name the metric %s", file, n)
+			}
+		}
+	}
+}
+
+// The words for why a call settled are listed where operators look them up, and in the contract.
+func TestEveryCauseIsListed(t *testing.T) {
+	words := regexp.MustCompile(`(?m)^\tby\w+ += "(\w+)"`).FindAllStringSubmatch(read(t, "plugin/internal/guard/cause.go"), -1)
+	if len(words) < 25 {
+		t.Fatalf("%d words found in the guard: does the pattern still fit?", len(words))
+	}
+	for _, file := range []string{"docs/contract.md", "envoy/README.md"} {
+		text := read(t, file)
+		_, text, _ = strings.Cut(text, "settled_by` ")
+		for _, w := range words {
+			if !strings.Contains(text, "`"+w[1]+"`") {
+				t.Errorf("%s does not list the word %s", file, w[1])
 			}
 		}
 	}

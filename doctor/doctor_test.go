@@ -77,7 +77,6 @@ func TestGuarded(t *testing.T) {
 		`"anonymous":true`:                       {"ok   guard: stands here", "ok   identity: found", "ok   repeat: replayed", "ok   path: no other"},
 		`"anonymous":true,"reply":"jsonrpc"`:     {"ok   guard: stands here", "ok   repeat: replayed"},
 		`"anonymous":true,"preset":"sep3182"`:    {"ok   guard: stands here", "ok   repeat: replayed"},
-		`"anonymous":true,"preset":"derived"`:    {"ok   guard: stands here", "ok   repeat: replayed"},
 		`"anonymous":true,"reply":"tool_result"`: {"ok   guard: stands here", "ok   repeat: replayed"},
 	} {
 		s := &server{}
@@ -86,6 +85,17 @@ func TestGuarded(t *testing.T) {
 		if s.asked.Load() != 1 || s.harm.Load() {
 			t.Errorf("%s: want the server asked once, for no tool of its own, got %d times", policy, s.asked.Load())
 		}
+	}
+}
+
+// The preset derived frees the keys of failed calls, and no server has the probe's tool: that it asks again is no fault.
+func TestGuardedWhereErrorsFree(t *testing.T) {
+	s := &server{}
+	policy := `"anonymous":true,"preset":"derived"`
+	report, err := run(t, "--url", guarded(t, s, policy)+"/mcp")
+	judge(t, policy, report, err, false, "ok   guard: stands here", "repeat: asked again: the server answered the first with an error", "-BAD")
+	if s.asked.Load() != 2 || s.harm.Load() {
+		t.Errorf("want the server asked twice, for no tool of its own, got %d times", s.asked.Load())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -20,7 +21,11 @@ type answer struct {
 	location string
 	replayed bool
 	said     string // the beginning of what another one answered
+	failed   bool   // it is a JSON-RPC error, or a result that says isError
 }
+
+// failure finds, in JSON or in events, that a call failed.
+var failure = regexp.MustCompile(`"error"\s*:\s*\{|"isError"\s*:\s*true`)
 
 // call sends a call of the tool that no server has, with one key in all places where a
 // policy may look for it by default.
@@ -47,7 +52,7 @@ func (d *doctor) call(u *url.URL, key string) (answer, error) {
 		return answer{}, err
 	}
 	a := answer{status: resp.StatusCode, location: resp.Header.Get("Location"), replayed: resp.Header.Get("Idempotency-Replayed") == "true"}
-	a.refusal = refusal(text)
+	a.refusal, a.failed = refusal(text), failure.Match(text)
 	if len(text) > 120 {
 		text = text[:120]
 	}
@@ -129,6 +134,9 @@ func (d *doctor) identity() {
 		d.say(info, "repeat", fmt.Sprintf("not run again: %s (the server answered the first with %d)", again.refusal, a.status))
 	case a.status >= 400 && a.status < 500:
 		d.say(info, "repeat", fmt.Sprintf("asked again, as it should be: the server refused the first itself (%d %q), which frees the key", a.status, a.said))
+	case a.failed:
+		// No tool has the probe's name, so most servers answer with an error.
+		d.say(info, "repeat", fmt.Sprintf("asked again: the server answered the first with an error (%q). Does the policy free keys of errors (preset derived, on_error, on_tool_error, released_errors)? Else there are two proxies with a table each", a.said))
 	default:
 		d.say(bad, "repeat", fmt.Sprintf("run again: answered %d %q without a replay; two proxies with a table each?", again.status, again.said))
 	}

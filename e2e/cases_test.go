@@ -26,6 +26,17 @@ func TestLarge(t *testing.T) { conformance.Large(t, front{}) }
 
 func TestEnds(t *testing.T) { conformance.Ends(t, front{}) }
 
+// Each preset plays the scenarios of its design.
+func TestPresetsPlayed(t *testing.T) { conformance.Presets(t, front{}) }
+
+func TestDetached(t *testing.T) { conformance.Detached(t, front{}) }
+
+func TestWaiting(t *testing.T) { conformance.Waiting(t, front{}) }
+
+func TestCauses(t *testing.T) { conformance.Causes(t, front{}) }
+
+func TestOperators(t *testing.T) { conformance.Operators(t, front{}) }
+
 func TestForgetting(t *testing.T) { conformance.Forgetting(t, front{}) }
 
 // front is a real Envoy, as the cases want it.

@@ -85,9 +85,13 @@ func TestConfigurationAsItStands(t *testing.T) {
 	if _, err := callers.New(top); err != nil {
 		t.Fatal(err)
 	}
+	// dynamic/bootstrap.yaml names files beside it.
+	if err := os.Symlink(filepath.Join(root, "envoy"), filepath.Join(top, "envoy")); err != nil {
+		t.Fatal(err)
+	}
 	for name, envoy := range map[string]func() (string, error){"newest": tools.Envoy, "oldest": tools.OldestEnvoy} {
 		binary := must(t, envoy)
-		for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml"} {
+		for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml", "replicas.yaml", "dynamic/bootstrap.yaml"} {
 			t.Run(name+" "+file, func(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), binary, "--mode", "validate", "-c", filepath.Join(root, "envoy", file))
 				cmd.Dir = top
@@ -253,7 +257,10 @@ func TestHeadersNotHeld(t *testing.T) {
 // Pages in browsers may send the key, and read what the filter answers.
 func TestBrowser(t *testing.T) {
 	server := startPayments(t, payments.Options{Stateless: true})
-	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL(), Workers: 1})
+	e := startEnvoy(t, envoytest.Options{
+		Plugin: must(t, buildPlugin), Upstream: server.URL(), Workers: 1,
+		Config: `{"policies":{"p":{"server":"s","anonymous":true,"reply":"http"}},"default":"p"}`,
+	})
 	const origin = "http://localhost:3000"
 
 	resp, _ := send(t, "OPTIONS", e.URL(), "", "Origin", origin, "Access-Control-Request-Method", "POST",

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	keyed "github.com/callonce/callonce/clients/go"
 	"github.com/callonce/callonce/e2e/child"
@@ -70,6 +75,54 @@ func (m *member) signal(s syscall.Signal) {
 	}
 }
 
+// client calls f with a client of its own.
+func (m *member) client(f func(ctx context.Context, c *clientv3.Client)) {
+	m.t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{m.addr}, Logger: zap.NewNop()})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	f(ctx, c)
+}
+
+// fill puts things until the database has reached its quota, which raises the alarm NOSPACE.
+func (m *member) fill() {
+	m.t.Helper()
+	m.client(func(ctx context.Context, c *clientv3.Client) {
+		for i := 0; ; i++ {
+			switch _, err := c.Put(ctx, fmt.Sprint("/filler/", i), strings.Repeat("x", 1<<20)); {
+			case errors.Is(err, rpctypes.ErrNoSpace):
+				return
+			case err != nil:
+				m.t.Fatal(err)
+			}
+		}
+	})
+}
+
+// empty does what an operator does then.
+func (m *member) empty() {
+	m.t.Helper()
+	m.client(func(ctx context.Context, c *clientv3.Client) {
+		deleted, err := c.Delete(ctx, "/filler/", clientv3.WithPrefix())
+		if err == nil {
+			_, err = c.Compact(ctx, deleted.Header.Revision, clientv3.WithCompactPhysical())
+		}
+		if err == nil {
+			_, err = c.Defragment(ctx, m.addr)
+		}
+		if err == nil {
+			_, err = c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	})
+}
+
 // etcdConfig is the demo's policy with its keys in etcd.
 func etcdConfig(store, policy string) string {
 	return `{"namespace":"e2e","store":{"kind":"etcd","cluster":"etcd"` + store + `},"policies":{"p":{"server":"payments","anonymous":true,"strip":true` + policy + `}},"default":"p"}`
@@ -100,13 +153,7 @@ func replica(t testing.TB, server *payments.Server, etcd, config string, more ..
 
 // addEtcd adds the cluster that the store calls, as docs/etcd.md has it.
 func addEtcd(e *envoytest.Tree, name, url string) {
-	c := e.Cluster(name, url)
-	c["typed_extension_protocol_options"] = map[string]any{
-		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": map[string]any{
-			"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-			"explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{}},
-		}}
-	e.Insert([]any{c}, envoytest.Clusters...)
+	e.Insert([]any{e.HTTP2(name, url)}, envoytest.Clusters...)
 }
 
 // pay sends a call of a key until the store serves, and gives what came back.
@@ -150,7 +197,7 @@ func twoReplicas(t *testing.T) {
 			t.Errorf("%s at one: got %s, want first", key, got)
 		}
 		// The settlement is on its way when the answer's last byte goes on.
-		if got := payUntil(t, two, key, 0, func(kind string) bool { return kind != "idempotency_in_flight" }); got != "replay" {
+		if got := payUntil(t, two, key, 0, settled); got != "replay" {
 			t.Errorf("%s at the other: got %s, want a replay", key, got)
 		}
 		if n := server.Book.CountFor(key); n != 1 {
@@ -170,8 +217,15 @@ func twoReplicas(t *testing.T) {
 // payOnce sends one call and gives "first", "replay", or the type of the refusal; "" where the connection broke.
 func payOnce(t testing.TB, url, key string, delayMS int) string {
 	t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":%q,"amount_cents":1,"delay_ms":%d}}}`, key, delayMS)
-	req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(body))
+	kind, _ := payText(t, url, key, delayMS)
+	return kind
+}
+
+// payText is payOnce, and the body that came.
+func payText(t testing.TB, url, key string, delayMS int) (kind, body string) {
+	t.Helper()
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":%q,"amount_cents":1,"delay_ms":%d}}}`, key, delayMS)
+	req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(call))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,24 +235,24 @@ func payOnce(t testing.TB, url, key string, delayMS int) string {
 	req.GetBody = nil // the transport sends nothing again
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	var refusal struct {
 		Error struct{ Data struct{ Type string } }
 	}
 	switch {
 	case resp.StatusCode == http.StatusOK && resp.Header.Get(keyed.ReplayedHeader) == "true":
-		return "replay"
+		return "replay", string(text)
 	case resp.StatusCode == http.StatusOK && strings.Contains(string(text), `"charge_id":"ch_`):
-		return "first"
+		return "first", string(text)
 	case json.Unmarshal(text, &refusal) == nil && refusal.Error.Data.Type != "":
-		return refusal.Error.Data.Type
+		return refusal.Error.Data.Type, ""
 	}
 	t.Errorf("key %s: neither an answer nor a refusal: %d %s", key, resp.StatusCode, text)
-	return "?"
+	return "?", ""
 }

@@ -39,7 +39,10 @@ func TestFormatsOfLocalRepliesLeaveOursAlone(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		})
-		e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server, Edit: edit})
+		e := startEnvoy(t, envoytest.Options{
+			Plugin: must(t, buildPlugin), Upstream: server, Edit: edit,
+			Config: `{"policies":{"p":{"server":"s","anonymous":true,"reply":"http"}},"default":"p"}`,
+		})
 		got := map[string]reply{}
 		ask := func(what, body string, headers ...string) {
 			resp, text := send(t, "POST", e.URL(), body, headers...)

@@ -1,26 +1,19 @@
 package e2e_test
 
 import (
-	"bytes"
-	"errors"
-	"io"
+	"encoding/json"
 	"maps"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/callonce/callonce/e2e/envoytest"
-	"github.com/callonce/callonce/e2e/tools"
 	"github.com/callonce/callonce/plugin/conformance"
 )
 
-// A mesh is a listener such as a control plane makes, without a control plane: envoy.yaml, changed to what istiod 1.31 and
-// Envoy Gateway 1.9 were seen to send, and then by the manifests below envoy/, which are applied by their rules.
+// A mesh is a listener as a control plane makes it of the manifests below envoy/, without a control plane.
 type mesh struct {
 	name  string
 	holds bool // the filter's headers are held
@@ -28,33 +21,64 @@ type mesh struct {
 }
 
 var meshes = []mesh{
-	{"istio-gateway", true, func(t *testing.T, e *envoytest.Tree) {
-		istioListener(e, true)
-		virtualService(t, e, "istio/routes/routes.yaml")
-		envoyFilter(t, e, "istio/gateway/callonce.yaml")
-	}},
-	{"istio-sidecar", true, func(t *testing.T, e *envoytest.Tree) {
-		istioListener(e, false)
-		sidecarRoute(e)
-		envoyFilter(t, e, "istio/sidecar/callonce.yaml")
-	}},
-	{"istio-wasmplugin", false, func(t *testing.T, e *envoytest.Tree) {
-		istioListener(e, true)
-		virtualService(t, e, "istio/routes/routes.yaml")
-		// The mesh's pathNormalization: DECODE_AND_MERGE_SLASHES, of istio/mesh.yaml.
-		m := e.Object(envoytest.Manager...)
-		m["merge_slashes"], m["path_with_escaped_slashes_action"] = true, "UNESCAPE_AND_FORWARD"
-	}},
-	{"envoy-gateway", true, func(t *testing.T, e *envoytest.Tree) {
-		gatewayListener(e)
-		httpRoutes(t, e, "gateway/base/routes.yaml")
-		// ClientTrafficPolicy and EnvoyPatchPolicy of gateway/base.
-		e.Set(1<<20, "static_resources", "listeners", 0, "per_connection_buffer_limit_bytes")
-		m := e.Object(envoytest.Manager...)
-		m["http_protocol_options"] = map[string]any{"enable_trailers": true}
-		c := e.Object(envoytest.Plugin...)
-		c["failure_policy"], c["reload_config"] = "FAIL_RELOAD", map[string]any{"backoff": map[string]any{"base_interval": "1s"}}
-	}},
+	{"istio-gateway", true, sentBy("istio-gateway")},
+	{"istio-sidecar", true, sentBy("istio-sidecar")},
+	{"istio-wasmplugin", false, sentBy("istio-wasmplugin")},
+	{"envoy-gateway", true, sentBy("envoy-gateway")},
+}
+
+// sentBy puts what a control plane sent for the manifests in the place of envoy.yaml's connection manager. make mesh records it
+// (testdata/meshes) and compares it. The test's own are the server, the access log, and of the filter the module and the configuration.
+func sentBy(name string) func(*testing.T, *envoytest.Tree) {
+	return func(t *testing.T, e *envoytest.Tree) {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("testdata", "meshes", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r struct{ Listener, Manager map[string]any }
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		own := maps.Clone(e.Object(envoytest.Plugin...))
+		old := e.Object(envoytest.Manager...)
+		m := r.Manager
+		delete(m, "tracing")
+		delete(m["route_config"].(map[string]any), "@type") // which it has where it came by itself
+		for _, member := range []string{"access_log", "stat_prefix"} {
+			m[member] = old[member]
+		}
+		filterName := ""
+		for _, f := range list(m, "http_filters") {
+			if message, _ := at(f, "typed_config", "@type").(string); !strings.HasSuffix(message, "http.wasm.v3.Wasm") {
+				continue
+			}
+			filterName = f.(map[string]any)["name"].(string)
+			f.(map[string]any)["name"] = "callonce"
+			c := at(f, "typed_config", "config").(map[string]any)
+			c["configuration"] = own["configuration"]
+			vm := c["vm_config"].(map[string]any)
+			vm["code"] = at(own, "vm_config", "code")
+			delete(vm, "environment_variables")
+		}
+		if filterName == "" {
+			t.Fatalf("%s: no filter in it", name)
+		}
+		for _, host := range list(m, "route_config", "virtual_hosts") {
+			for _, route := range list(host, "routes") {
+				if action, _ := at(route, "route").(map[string]any); action != nil {
+					action["cluster"] = "mcp_server"
+				}
+				if each, _ := at(route, "typed_per_filter_config").(map[string]any); each[filterName] != nil && filterName != "callonce" {
+					each["callonce"] = each[filterName]
+					delete(each, filterName)
+				}
+			}
+		}
+		e.Set(m, envoytest.Manager...)
+		l := e.Object("static_resources", "listeners", 0)
+		l["per_connection_buffer_limit_bytes"] = r.Listener["per_connection_buffer_limit_bytes"]
+	}
 }
 
 // istioListener makes of envoy.yaml's listener one of istiod's, with the filter where a WasmPlugin of phase STATS stands.
@@ -90,17 +114,6 @@ func typed(name, message string, members map[string]any) map[string]any {
 	return map[string]any{"name": name, "typed_config": config}
 }
 
-// sidecarRoute is the one route of an inbound listener.
-func sidecarRoute(e *envoytest.Tree) {
-	e.Set([]any{map[string]any{
-		"name": "default", "match": map[string]any{"prefix": "/"},
-		"route": map[string]any{
-			"cluster": "mcp_server", "timeout": "0s", "retry_policy": map[string]any{"retry_on": "reset-before-request", "num_retries": 2},
-			"max_stream_duration": map[string]any{"max_stream_duration": "0s", "grpc_timeout_header_max": "0s"},
-		},
-	}}, envoytest.Host.To("routes")...)
-}
-
 // gatewayListener makes of envoy.yaml's listener one of Envoy Gateway's: 32 KiB are buffered, and the filter is off but
 // where a route puts it on.
 func gatewayListener(e *envoytest.Tree) {
@@ -117,24 +130,6 @@ func gatewayListener(e *envoytest.Tree) {
 	filter["disabled"] = true
 }
 
-// objects reads a manifest.
-func objects(t *testing.T, file string) (all []map[string]any) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(must(t, tools.Root), "envoy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
-		var object map[string]any
-		if err := d.Decode(&object); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		all = append(all, object)
-	}
-}
-
 func at(node any, path ...string) any {
 	for _, name := range path {
 		m, _ := node.(map[string]any)
@@ -148,121 +143,12 @@ func list(node any, path ...string) []any {
 	return l
 }
 
-// envoyFilter applies the patches of an EnvoyFilter as istiod does. The module's place and the configuration stay the test's.
-func envoyFilter(t *testing.T, e *envoytest.Tree, file string) {
-	t.Helper()
-	own := maps.Clone(e.Object(envoytest.Plugin...))
-	code := at(own, "vm_config", "code")
-	filters, _ := e.At(envoytest.Filters...).([]any)
-	e.Set(slices.DeleteFunc(slices.Clone(filters), func(f any) bool { return at(f, "name") == "callonce" }), envoytest.Filters...)
-	var extension map[string]any
-	for _, p := range list(objects(t, file)[0], "spec", "configPatches") {
-		value, _ := at(p, "patch", "value").(map[string]any)
-		switch at(p, "applyTo").(string) + " " + at(p, "patch", "operation").(string) {
-		case "EXTENSION_CONFIG ADD":
-			extension, _ = at(value, "typed_config").(map[string]any)
-			vm := at(extension, "config", "vm_config").(map[string]any)
-			vm["code"] = code
-			delete(vm, "environment_variables") // for pilot-agent
-			extension["config"].(map[string]any)["configuration"] = own["configuration"]
-		case "HTTP_FILTER INSERT_BEFORE":
-			filters, _ := e.At(envoytest.Filters...).([]any)
-			filter := map[string]any{"name": "callonce", "typed_config": extension}
-			e.Set(slices.Insert(slices.Clone(filters), len(filters)-1, any(filter)), envoytest.Filters...)
-		case "HTTP_FILTER INSERT_FIRST":
-			e.Insert([]any{value}, envoytest.Filters...)
-		case "NETWORK_FILTER MERGE":
-			mergeInto(e.Object(envoytest.Manager...), at(value, "typed_config").(map[string]any))
-		case "HTTP_ROUTE MERGE":
-			name := at(p, "match", "routeConfiguration", "vhost", "route", "name").(string)
-			mergeInto(e.Object(envoytest.Host.To("routes", envoytest.Named(name))...), value)
-		default:
-			t.Fatalf("%s: a patch that this does not know: %v", file, p)
-		}
-	}
-}
-
-func mergeInto(into, from map[string]any) {
-	for name, v := range from {
-		if m, ok := into[name].(map[string]any); ok {
-			if more, ok := v.(map[string]any); ok {
-				mergeInto(m, more)
-				continue
-			}
-		}
-		into[name] = v
-	}
-}
-
-// virtualService makes routes of a VirtualService as istiod does, for what ours say.
-func virtualService(t *testing.T, e *envoytest.Tree, file string) {
-	t.Helper()
-	var routes []any
-	for _, o := range objects(t, file) {
-		if o["kind"] != "VirtualService" {
-			continue
-		}
-		for _, h := range list(o, "spec", "http") {
-			match := map[string]any{"prefix": "/"}
-			for _, m := range list(h, "match") {
-				match = map[string]any{"prefix": at(m, "uri", "prefix"), "case_sensitive": at(m, "ignoreUriCase") != true}
-				if method := at(m, "method", "exact"); method != nil {
-					match["headers"] = []any{map[string]any{"name": ":method", "string_match": map[string]any{"exact": method}}}
-				}
-			}
-			routes = append(routes, meshRoute(at(h, "name"), match, at(h, "timeout")))
-		}
-	}
-	e.Set(routes, envoytest.Host.To("routes")...)
-}
-
 func meshRoute(name any, match map[string]any, timeout any) map[string]any {
 	action := map[string]any{"cluster": "mcp_server", "timeout": "0s"}
 	if timeout != nil {
 		action["timeout"] = timeout
 	}
 	return map[string]any{"name": name, "match": match, "route": action}
-}
-
-// httpRoutes makes routes of HTTPRoutes as Envoy Gateway does: regular expressions before prefixes, more conditions before
-// fewer; the filter is on where an EnvoyExtensionPolicy has it.
-func httpRoutes(t *testing.T, e *envoytest.Tree, file string) {
-	t.Helper()
-	type ranked struct {
-		rank  int
-		route map[string]any
-	}
-	var all []ranked
-	for _, o := range objects(t, file) {
-		for _, rule := range list(o, "spec", "rules") {
-			for _, m := range list(rule, "matches") {
-				r := ranked{route: meshRoute(at(o, "metadata", "name"), map[string]any{}, "3600s")}
-				match := r.route["match"].(map[string]any)
-				switch value := at(m, "path", "value").(string); {
-				case at(m, "path", "type") == "RegularExpression":
-					match["safe_regex"], r.rank = map[string]any{"regex": value}, 1000
-				case value == "/":
-					match["prefix"] = value
-				default:
-					match["path_separated_prefix"] = value
-				}
-				if method := at(m, "method"); method != nil {
-					match["headers"] = []any{map[string]any{"name": ":method", "string_match": map[string]any{"exact": method}}}
-					r.rank++
-				}
-				if at(o, "metadata", "name") == "mcp" {
-					putOn(r.route)
-				}
-				all = append(all, r)
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b ranked) int { return b.rank - a.rank })
-	var routes []any
-	for _, r := range all {
-		routes = append(routes, r.route)
-	}
-	e.Set(routes, envoytest.Host.To("routes")...)
 }
 
 func putOn(route map[string]any) {

@@ -82,8 +82,10 @@ func TestOperatorsSee(t *testing.T) {
 	o.everyOutcome()
 	o.counters()
 	o.gauges()
+	o.exported()
 	o.accessLog()
 	o.sources()
+	o.repeats()
 	o.nothingSecret()
 }
 
@@ -168,6 +170,16 @@ func (o operator) gauges() {
 		o.until(fmt.Sprintf("%d entries of pay are %s", want, state), func() bool {
 			return gauge("callonce_entries", map[string]string{"server": "pay", "state": state}) == want
 		})
+	}
+	if n := gauge("callonce_build_info", map[string]string{"namespace": "ops"}); n != 1 {
+		o.t.Errorf("the build is told %d times", n)
+	}
+	text, err := o.envoy.Admin("GET", "/stats/prometheus")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^callonce_build_info\{[^}]*version="[^"]+"[^}]*\} 1$`).MatchString(text) || !strings.Contains(text, `revision="`) {
+		o.t.Error("callonce_build_info says nothing of the version")
 	}
 	o.until("one reply of pay is kept, and its bytes counted", func() bool {
 		n := gauge("callonce_reply_bytes", map[string]string{"server": "pay"})
@@ -307,7 +319,7 @@ func TestTraces(t *testing.T) {
 	for range 2 {
 		send(t, "POST", e.URL(), toolCall("1", "charge", `{}`), "Idempotency-Key", "k")
 	}
-	collector.want(t, "callonce.outcome", "replay", "callonce.key_hash", "callonce.tool", "charge", "callonce.duplicate_source", "transport")
+	collector.want(t, "callonce.outcome", "replay", "callonce.key_hash", "gen_ai.tool.name", "charge", "jsonrpc.request.id", "callonce.arguments_hash", "callonce.attempt", "callonce.settled_by", "result", "callonce.duplicate_source", "transport")
 }
 
 // collector takes spans as an OpenTelemetry collector does over HTTP.

@@ -118,7 +118,7 @@ func TestBareOff(t *testing.T) {
 			t.Errorf("%s: want it passed on, got %d %s", path, status, body)
 		}
 	}
-	if status, body := raw(t, e.URL(), "POST", "/mcp", "application/json", mustHaveKey); status != 400 {
+	if status, body := raw(t, e.URL(), "POST", "/mcp", "application/json", mustHaveKey); status != 200 || !strings.Contains(body, `"idempotency_key_required"`) || len(server.take()) != 0 {
 		t.Errorf("/mcp: want it guarded, got %d %s", status, body)
 	}
 }

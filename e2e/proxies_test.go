@@ -51,7 +51,12 @@ func startEnvoy(t *testing.T, opts envoytest.Options) *envoytest.Envoy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
+	t.Cleanup(func() {
+		if strings.Contains(e.Logs(), refusedCapability) {
+			t.Errorf("the module called what envoy.yaml does not list:\n%s", e.Logs())
+		}
+		e.Close()
+	})
 	return e
 }
 
@@ -60,7 +65,7 @@ func TestConnectionsAfterAnswers(t *testing.T) {
 	server := startPayments(t, payments.Options{Stateless: true})
 	for _, proxy := range proxies {
 		t.Run(proxy.name, func(t *testing.T) {
-			url := proxy.start(t, server.URL())
+			url := proxy.start(t, server.URL(), `{"policies":{"p":{"server":"s","anonymous":true,"reply":"http","tools":[{"match":"refund","guard":"required"}]}},"default":"p"}`)
 			for _, step := range []struct {
 				body, contentType string
 				status            int

@@ -123,7 +123,7 @@ func (c raceCall) send() (string, error) {
 		return "replay", nil
 	case resp.StatusCode == http.StatusOK && charged:
 		return "first", nil
-	case resp.StatusCode == http.StatusConflict && json.Unmarshal(text, &refusal) == nil && refusal.Error.Data.Type == "idempotency_in_flight":
+	case json.Unmarshal(text, &refusal) == nil && refusal.Error.Data.Type == "idempotency_in_flight":
 		return "in_flight", nil
 	}
 	return "", fmt.Errorf("want a charge, a replay or an in_flight refusal, got %d: %s", resp.StatusCode, text)

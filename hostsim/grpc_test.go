@@ -175,35 +175,6 @@ func TestGrpcServiceWithoutAClient(t *testing.T) {
 	}
 }
 
-func TestGrpcServiceIsReadAsProtobuf(t *testing.T) {
-	name := func(b ...byte) string { return string(b) }
-	for text, want := range map[string]struct {
-		ok bool
-		s  grpcService
-	}{
-		"etcd":                                   {}, // a field of four bytes of which one is missing
-		"etcd1":                                  {ok: true},
-		"grpc":                                   {},
-		"\n\x06\n\x04etcd":                       {true, grpcService{envoy: true, cluster: "etcd"}},
-		"\n\x06\n\x04etcd\x12\x00":               {true, grpcService{google: true, cluster: "etcd"}},
-		"\n\x09\n\x04etcd\x12\x01a":              {true, grpcService{envoy: true, cluster: "etcd", authority: "a"}},
-		"\n\x07\n\x04etcd":                       {},
-		"\n\x03\n\x01\xff":                       {},
-		"":                                       {ok: true},
-		name(0x0b, 0x0c):                         {ok: true}, // a group
-		name(0x0b, 0x14):                         {},         // that ends as another
-		name(0x0c):                               {},
-		strings.Repeat("\x0b", 200):              {},
-		name(0xff, 0xff, 0xff, 0xff, 0xff, 0xff): {},
-		"*\x06\n\x01k\x12\x01v\n\x06\n\x04etcd":  {true, grpcService{envoy: true, cluster: "etcd", metadata: []Header{{Name: "k", Value: "v"}}}},
-	} {
-		s, ok := parseGrpcService([]byte(text))
-		if ok != want.ok || ok && fmt.Sprint(s) != fmt.Sprint(want.s) {
-			t.Errorf("%q: got %v %v, want %v %v", text, s, ok, want.s, want.ok)
-		}
-	}
-}
-
 // A test's own function may be a cluster, and answers as late as it likes, or never.
 func TestServersAnswerCallouts(t *testing.T) {
 	arrived := make(chan *Arrival, 3)

@@ -1,9 +1,6 @@
 package hostsim
 
-import (
-	"github.com/callonce/callonce/hostsim/internal/header"
-	"github.com/tetratelabs/wazero/api"
-)
+import "github.com/callonce/callonce/hostsim/internal/header"
 
 // halfStream is one direction of a stream on its way through the filter: headers, then body, then trailers, each of which the
 // module may let pass or have buffered. It mirrors what Envoy's filter manager does around a single filter.
@@ -32,9 +29,9 @@ type halfStream struct {
 	chunkOpen bool
 }
 
+// halfStreamCalls are the exports that see a half-stream.
 type halfStreamCalls struct {
-	headersName, bodyName, trailersName string
-	headers, body, trailers             func(*callbacks) api.Function
+	headers, body, trailers string
 }
 
 type halfStreamState uint8
@@ -63,8 +60,8 @@ const (
 	stop         // go no further: a local reply, a failed VM
 )
 
-// offer calls the module. What it deferred (resuming, a local reply) has happened when offer returns.
-func (hs *halfStream) offer(name string, f api.Function, args ...uint64) action {
+// offer calls an export of the module. What it deferred (resuming, a local reply) has happened when offer returns.
+func (hs *halfStream) offer(export string, args ...uint64) action {
 	s := hs.s
 	if s.failed {
 		return pass // the reply for a failed VM is on its way: there is no module to ask
@@ -74,7 +71,7 @@ func (hs *halfStream) offer(name string, f api.Function, args ...uint64) action 
 		return stop
 	}
 	v := s.ctx.vm
-	result, ok := v.call(s.ctx, name, f, append([]uint64{uint64(s.ctx.id)}, args...)...)
+	result, ok := v.call(s.ctx, export, append([]uint64{uint64(s.ctx.id)}, args...)...)
 	if !ok {
 		s.fail()
 		return stop
@@ -99,20 +96,13 @@ func bit(b bool) uint64 {
 	return 0
 }
 
-func (hs *halfStream) exports() *callbacks {
-	if hs.s.ctx == nil {
-		return &callbacks{}
-	}
-	return &hs.s.ctx.vm.calls
-}
-
 func (hs *halfStream) onHeaders(h *header.Map, end bool) {
 	if hs.s.done || hs.dead {
 		return
 	}
 	hs.seen, hs.headers, hs.ended = true, h, end
 	hs.openHeaders = h
-	a := hs.offer(hs.calls.headersName, hs.calls.headers(hs.exports()), uint64(header.Count(h)), bit(end))
+	a := hs.offer(hs.calls.headers, uint64(header.Count(h)), bit(end))
 	if hs.s.done || hs.dead {
 		return
 	}
@@ -154,7 +144,7 @@ func (hs *halfStream) offerData(b []byte, end bool, owed int) {
 		b, owed = nil, 0
 	}
 	hs.chunk, hs.chunkOpen = b, true
-	a := hs.offer(hs.calls.bodyName, hs.calls.body(hs.exports()), uint64(len(*hs.body())), bit(end))
+	a := hs.offer(hs.calls.body, uint64(len(*hs.body())), bit(end))
 	b, hs.chunk, hs.buffering = hs.chunk, nil, false
 	if hs.s.done || hs.dead {
 		hs.release(owed)
@@ -203,7 +193,7 @@ func (hs *halfStream) onTrailers(t *header.Map) {
 
 func (hs *halfStream) offerTrailers() {
 	hs.openTrailers = hs.trailers
-	a := hs.offer(hs.calls.trailersName, hs.calls.trailers(hs.exports()), uint64(header.Count(hs.trailers)))
+	a := hs.offer(hs.calls.trailers, uint64(header.Count(hs.trailers)))
 	if hs.s.done || hs.dead {
 		return
 	}
@@ -279,14 +269,7 @@ func (hs *halfStream) body() *[]byte {
 	return &none
 }
 
-var requestCalls = halfStreamCalls{
-	headersName: "proxy_on_request_headers", headers: func(c *callbacks) api.Function { return c.requestHeaders },
-	bodyName: "proxy_on_request_body", body: func(c *callbacks) api.Function { return c.requestBody },
-	trailersName: "proxy_on_request_trailers", trailers: func(c *callbacks) api.Function { return c.requestTrailers },
-}
-
-var responseCalls = halfStreamCalls{
-	headersName: "proxy_on_response_headers", headers: func(c *callbacks) api.Function { return c.responseHeaders },
-	bodyName: "proxy_on_response_body", body: func(c *callbacks) api.Function { return c.responseBody },
-	trailersName: "proxy_on_response_trailers", trailers: func(c *callbacks) api.Function { return c.responseTrailers },
-}
+var (
+	requestCalls  = halfStreamCalls{"proxy_on_request_headers", "proxy_on_request_body", "proxy_on_request_trailers"}
+	responseCalls = halfStreamCalls{"proxy_on_response_headers", "proxy_on_response_body", "proxy_on_response_trailers"}
+)

@@ -1,5 +1,7 @@
 package hostsim
 
+import "errors"
+
 // Numbers that stand for a worker where the code runs on the main thread, as [Hooks], Config.Log and [Record] see them.
 const (
 	// MainThread is the VM that Envoy keeps on its main thread: it starts before any worker, ticks, and serves no stream.
@@ -41,6 +43,8 @@ func Fail(s Status) Verdict { return Verdict{kind: fail, status: s} }
 
 // Crash ends the VM at this call, as a trap in the module would: nothing after it runs.
 func Crash() Verdict { return Verdict{kind: crash} }
+
+var errCrash = errors.New("crashed by a test hook")
 
 // Hooks lets a test watch and steer a host. All of them run on the goroutine of the worker concerned and may block: that
 // worker, and no other, stands still until they return. A nil hook costs nothing.

@@ -9,7 +9,7 @@ func (h *Host) Memory(worker int) int64 {
 	var size int64
 	w.loop.do("memory", func() {
 		if w.vm != nil {
-			size = int64(w.vm.mem.Size())
+			size = int64(w.vm.code.Size())
 		}
 	})
 	return size

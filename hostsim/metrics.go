@@ -4,18 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"sync"
-)
 
-type metricKind uint32
-
-const (
-	counter metricKind = iota
-	gauge
-	histogram
+	"github.com/callonce/callonce/hostsim/internal/abi"
 )
 
 type metricName struct {
-	kind metricKind
+	kind abi.MetricKind
 	name string
 }
 
@@ -26,7 +20,7 @@ type metricTable struct {
 }
 
 type metric struct {
-	value int64 // a histogram: how many values were recorded
+	value int64 // a abi.Histogram: how many values were recorded
 	sum   uint64
 }
 
@@ -44,8 +38,8 @@ func (t *metricTable) define(n metricName) *metric {
 }
 
 // increment refuses a counter's offset of 0 or less, as Envoy does; the Go SDK turns that refusal into a panic.
-func (t *metricTable) increment(k metricKind, m *metric, offset int64) Status {
-	if k == histogram || k == counter && offset <= 0 {
+func (t *metricTable) increment(k abi.MetricKind, m *metric, offset int64) Status {
+	if k == abi.Histogram || k == abi.Counter && offset <= 0 {
 		return StatusBadArgument
 	}
 	t.mu.Lock()
@@ -54,15 +48,15 @@ func (t *metricTable) increment(k metricKind, m *metric, offset int64) Status {
 	return StatusOK
 }
 
-func (t *metricTable) record(k metricKind, m *metric, value uint64) {
+func (t *metricTable) record(k abi.MetricKind, m *metric, value uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch k {
-	case counter:
+	case abi.Counter:
 		m.value += int64(value)
-	case gauge:
+	case abi.Gauge:
 		m.value = int64(value)
-	case histogram:
+	case abi.Histogram:
 		m.value++
 		m.sum += value
 	}
@@ -101,7 +95,7 @@ type Metric struct {
 func (s *Store) AllMetrics() []Metric {
 	s.metrics.mu.Lock()
 	defer s.metrics.mu.Unlock()
-	kinds := [...]string{counter: "counter", gauge: "gauge", histogram: "histogram"}
+	kinds := [...]string{abi.Counter: "counter", abi.Gauge: "gauge", abi.Histogram: "histogram"}
 	var out []Metric
 	for n, m := range s.metrics.values {
 		out = append(out, Metric{n.name, kinds[n.kind], m.value, m.sum})
@@ -110,4 +104,54 @@ func (s *Store) AllMetrics() []Metric {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
 	return out
+}
+
+// vmMetric is a metric by the id that a VM has given it. Ids carry the kind in their lowest two bits.
+type vmMetric struct {
+	kind abi.MetricKind
+	m    *metric
+}
+
+const metricIDStep = 4
+
+func (v *vm) DefineMetric(kind abi.MetricKind, name string) (id uint32) {
+	v.nextMetric[kind] += metricIDStep
+	id = v.nextMetric[kind]
+	v.metrics[id] = vmMetric{kind, v.host.store.metrics.define(metricName{kind, name})}
+	return id
+}
+
+func (v *vm) IncrementMetric(id uint32, offset int64) Status {
+	m, ok := v.metrics[id]
+	if !ok {
+		return missingMetric(id)
+	}
+	return v.host.store.metrics.increment(m.kind, m.m, offset)
+}
+
+func (v *vm) RecordMetric(id uint32, value uint64) Status {
+	m, ok := v.metrics[id]
+	if !ok {
+		return StatusNotFound
+	}
+	v.host.store.metrics.record(m.kind, m.m, value)
+	return StatusOK
+}
+
+func (v *vm) Metric(id uint32) (uint64, Status) {
+	m, ok := v.metrics[id]
+	if !ok {
+		return 0, missingMetric(id)
+	}
+	if m.kind == abi.Histogram {
+		return 0, StatusBadArgument
+	}
+	return v.host.store.metrics.get(m.m), StatusOK
+}
+
+func missingMetric(id uint32) Status {
+	if abi.MetricKind(id%metricIDStep) >= abi.Histogram {
+		return StatusBadArgument
+	}
+	return StatusNotFound
 }

@@ -20,21 +20,21 @@ func (v *vm) startPlugin(p *pluginConfig) error {
 		return &StartError{Stage: stage, Lines: lines, Err: v.failed}
 	}
 	c.created = true
-	_, ok := v.call(c, "proxy_on_context_create", v.calls.contextCreate, uint64(c.id), 0)
+	_, ok := v.call(c, "proxy_on_context_create", uint64(c.id), 0)
 	v.runDeferred()
 	if !ok {
 		return fail("plugin context")
 	}
-	if v.calls.vmStart != nil {
-		started, ok := v.call(c, "proxy_on_vm_start", v.calls.vmStart, uint64(c.id), uint64(len(v.host.config.VMConfig)))
+	if v.code.Has("proxy_on_vm_start") {
+		started, ok := v.call(c, "proxy_on_vm_start", uint64(c.id), uint64(len(v.host.config.VMConfig)))
 		v.runDeferred()
 		if !ok || uint32(started) == 0 {
 			return fail("VM start")
 		}
 	}
-	if v.calls.configure != nil {
+	if v.code.Has("proxy_on_configure") {
 		c.configuring = true
-		configured, ok := v.call(c, "proxy_on_configure", v.calls.configure, uint64(c.id), uint64(len(p.bytes)))
+		configured, ok := v.call(c, "proxy_on_configure", uint64(c.id), uint64(len(p.bytes)))
 		c.configuring = false
 		v.runDeferred()
 		if !ok || uint32(configured) == 0 {
@@ -75,12 +75,12 @@ func (v *vm) endPlugin(p *pluginConfig) {
 			continue
 		}
 		v.setTick(c.id, 0)
-		done, ok := v.call(c, "proxy_on_done", v.calls.done, uint64(c.id))
+		done, ok := v.call(c, "proxy_on_done", uint64(c.id))
 		v.runDeferred()
 		if !ok {
 			return
 		}
-		if v.calls.done != nil && uint32(done) == 0 {
+		if v.code.Has("proxy_on_done") && uint32(done) == 0 {
 			c.ending = true
 			return
 		}
@@ -89,8 +89,9 @@ func (v *vm) endPlugin(p *pluginConfig) {
 	}
 }
 
-// finishPlugin is the module's proxy_done: the end that its on_done put off.
-func (v *vm) finishPlugin(c *guestContext) Status {
+// Done is the module's proxy_done: the end that its on_done put off.
+func (v *vm) Done() Status {
+	c := v.acting()
 	if !c.ending {
 		return StatusNotFound
 	}
@@ -100,7 +101,7 @@ func (v *vm) finishPlugin(c *guestContext) Status {
 }
 
 func (v *vm) deletePlugin(c *guestContext) {
-	v.call(c, "proxy_on_delete", v.calls.delete, uint64(c.id))
+	v.call(c, "proxy_on_delete", uint64(c.id))
 	delete(v.contexts, c.id)
 	v.runDeferred()
 }
@@ -114,7 +115,7 @@ func (h *Host) notifier(number int, l *loop, context uint32) func(uint32) {
 			if v == nil || v.contexts[context] == nil {
 				return
 			}
-			v.call(v.contexts[context], "proxy_on_queue_ready", v.calls.queueReady, uint64(context), uint64(token))
+			v.call(v.contexts[context], "proxy_on_queue_ready", uint64(context), uint64(token))
 			v.runDeferred()
 		})
 	}
@@ -172,7 +173,7 @@ func (v *vm) tick(id uint32) {
 	if c == nil {
 		return
 	}
-	v.call(c, "proxy_on_tick", v.calls.tick, uint64(id))
+	v.call(c, "proxy_on_tick", uint64(id))
 	v.runDeferred()
 }
 

@@ -9,6 +9,22 @@ import (
 	"github.com/callonce/callonce/hostsim/internal/header"
 )
 
+func (v *vm) Property(path []string) ([]byte, Status) { return v.acting().property(path) }
+
+// SetProperty writes the stream's filter state. The name is the path as the module gave it, so that only paths of one element can be
+// read again, by the module or in an access log.
+func (v *vm) SetProperty(path string, value []byte) Status {
+	st := v.acting().stream
+	if st == nil {
+		return StatusNotFound
+	}
+	if st.filterState == nil {
+		st.filterState = map[string][]byte{}
+	}
+	st.filterState[path] = value
+	return StatusOK
+}
+
 // property looks a path up: what the test or the command line says comes first, then what the host knows of the stream.
 func (c *guestContext) property(path []string) ([]byte, Status) {
 	dotted := strings.Join(path, ".")

@@ -222,9 +222,7 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout}}
 	s.request.next = s.router
 	s.idle = newIdleTimer(s, p.opts.IdleTimeout)
-	if p.opts.AccessLog != nil {
-		s.onEnd = func(s *stream) { p.opts.AccessLog(s.record()) }
-	}
+	s.accessLog = p.opts.AccessLog
 	return s
 }
 

@@ -419,3 +419,12 @@ func TestResponseLongerThanItSays(t *testing.T) {
 		t.Errorf("details %q", rec.Details)
 	}
 }
+
+// The access log has what the module sets in proxy_on_log, the last callback before Envoy's is written.
+func TestRecordFollowsOnLog(t *testing.T) {
+	r := newRig(t, func(*Config, *ProxyOptions) {})
+	r.do("GET", "/ok", "A", "rh setprop early yes; done setprop late yes", "")
+	if got := r.record().FilterState; got["early"] != "yes" || got["late"] != "yes" {
+		t.Errorf("the record has %v, want early and late", got)
+	}
+}

@@ -96,3 +96,19 @@ func (h *Host) Queued() (waiting, sent int) {
 	}
 	return waiting, t.sent
 }
+
+func (v *vm) RegisterQueue(name string) (token uint32) {
+	return v.host.store.queues.register(queueName{v.host.config.VMID, name}, v.host.notifier(v.number, v.loop, v.acting().root.id))
+}
+
+func (v *vm) ResolveQueue(vmID, name string) (token uint32) {
+	if vmID == "" {
+		vmID = v.host.config.VMID
+	}
+	return v.host.store.queues.resolve(queueName{vmID, name})
+}
+
+func (v *vm) Enqueue(token uint32, message []byte) Status {
+	return v.host.store.queues.enqueue(token, message)
+}
+func (v *vm) Dequeue(token uint32) ([]byte, Status) { return v.host.store.queues.dequeue(token) }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Record is what an access log can say of one finished request.
+// Record is what an access log can say of one finished request. What the module sets once proxy_on_log has been called is not in it:
+// Envoy's logs are written by then.
 type Record struct {
 	Time     time.Time     // when the request arrived
 	Duration time.Duration // until its stream ended, by the host's clock

@@ -59,7 +59,17 @@ func (r *router) open(end bool) {
 	x = r.pool.Dial(r.head, end, upstream.Events{
 		Headers: func(h *header.Map, end bool) { post("response headers", func() { r.responseHeaders(h, end) }) },
 		Data: func(b []byte, end bool) {
-			post("response body", func() { r.responseEnded(end); r.s.response.onData(b, end) })
+			post("response body", func() {
+				r.responseEnded(end)
+				if end && len(b) > 0 {
+					// The end is a callback of its own, but no client can come between: it has the whole body, and may leave.
+					if r.s.response.onData(b, false); r.x != x || r.s.done {
+						return
+					}
+					b = nil
+				}
+				r.s.response.onData(b, end)
+			})
 		},
 		Trailers: func(t *header.Map) {
 			post("response trailers", func() { r.responseEnded(true); r.s.response.onTrailers(t) })

@@ -449,7 +449,7 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, vers
 		alone := s.acts[0].options["alone"] == "yes" || s.reconfigures()
 		start := stages[s.key()]
 		if start == nil && !alone {
-			start = sync.OnceValue(func() stage { return stageFor(t, s) })
+			start = once(func() stage { return stageFor(t, s) })
 			stages[s.key()] = start
 		}
 		want, reason := s.wanted(version)
@@ -461,7 +461,11 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, vers
 			if alone {
 				start = func() stage { return stageFor(t, s) }
 			}
-			got := s.play(t, start())
+			on := start()
+			if on == nil {
+				t.Fatal("its stage has not started: see the first scenario on it")
+			}
+			got := s.play(t, on)
 			if *rewrite && reason == "" {
 				text := strings.Join(s.intro, "\n") + "\n----\n" + strings.Join(got, "\n") + "\n" + s.tail
 				if err := os.WriteFile(f, []byte(text), 0o644); err != nil {
@@ -484,6 +488,17 @@ func runScenarios(t *testing.T, stageFor func(*testing.T, *scenario) stage, vers
 				t.Logf("Envoy %s: %d scenarios, %d equal, known to differ: %q", version, len(files), len(files)-len(differ), differ)
 			}
 		})
+	}
+}
+
+// once starts a stage at the first call. Where that fails, which ends the goroutine of the first scenario, the others get nil: a panic
+// in their place, as sync.OnceValue has it, would end all tests and leave their Envoys behind.
+func once(start func() stage) func() stage {
+	var first sync.Once
+	var on stage
+	return func() stage {
+		first.Do(func() { on = start() })
+		return on
 	}
 }
 

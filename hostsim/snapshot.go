@@ -1,7 +1,6 @@
 package hostsim
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -51,8 +50,7 @@ func (h *Host) Save() (*Snapshot, error) {
 			return nil, err
 		}
 		v := w.vm
-		memory, _ := v.mem.Read(0, v.mem.Size())
-		s := vmSnapshot{vm: v, worker: w, saved: *v, loaded: w.loaded, memory: bytes.Clone(memory),
+		s := vmSnapshot{vm: v, worker: w, saved: *v, loaded: w.loaded, memory: v.code.Save(),
 			contexts: map[uint32]guestContext{}, tickers: map[uint32]ticker{}}
 		s.saved.contexts, s.saved.tickers, s.saved.metrics = maps.Clone(v.contexts), maps.Clone(v.tickers), maps.Clone(v.metrics)
 		for id, c := range v.contexts {
@@ -106,8 +104,8 @@ func (h *Host) Restore(m *Snapshot) error {
 			return fmt.Errorf("worker %d has steps to take: a host is restored at rest only", w.number)
 		case w.vm != s.vm || w.vm.failed != nil:
 			return fmt.Errorf("the VM of worker %d is not the one that was saved", w.number)
-		case int(s.vm.mem.Size()) != len(s.memory):
-			return fmt.Errorf("the memory of worker %d has grown from %d to %d bytes", w.number, len(s.memory), s.vm.mem.Size())
+		case s.vm.code.Size() != len(s.memory):
+			return fmt.Errorf("the memory of worker %d has grown from %d to %d bytes", w.number, len(s.memory), s.vm.code.Size())
 		}
 	}
 	for i := range m.vms {
@@ -136,14 +134,7 @@ func (s *vmSnapshot) restore() {
 	for id, t := range v.tickers {
 		*t = s.tickers[id]
 	}
-	memory, _ := v.mem.Read(0, v.mem.Size())
-	// Most pages have not changed, and reading two costs less than writing one.
-	const page = 4 << 10
-	for at := 0; at < len(memory); at += page {
-		if now, was := memory[at:at+page], s.memory[at:at+page]; !bytes.Equal(now, was) {
-			copy(now, was)
-		}
-	}
+	v.code.Restore(s.memory)
 	s.worker.loaded = s.loaded
 	clear(s.worker.streams)
 }

@@ -39,6 +39,7 @@ type stream struct {
 	ended         time.Duration
 	idle          *idleTimer
 	onEnd         func(*stream)
+	accessLog     func(Record) // nil = nobody wants to know
 	said          []saidMetadata
 }
 
@@ -91,7 +92,7 @@ func newStream(w *worker, info streamInfo, c client, releaseRequest func(int)) *
 		root := v.root(w.host.plugin())
 		s.ctx = v.newContext(root.plugin, root, s)
 		s.ctx.created = true
-		v.call(s.ctx, "proxy_on_context_create", v.calls.contextCreate, uint64(s.ctx.id), uint64(root.id))
+		v.call(s.ctx, "proxy_on_context_create", uint64(s.ctx.id), uint64(root.id))
 		v.runDeferred()
 	}
 	return s
@@ -219,20 +220,31 @@ func (s *stream) finish() {
 	s.router.cancel()
 	s.idle.stop()
 	s.ended = s.host().clock.Mono()
+	var logged Record
 	if c := s.ctx; c != nil {
 		v := c.vm
 		s.logging = true
-		v.call(c, "proxy_on_log", v.calls.log, uint64(c.id))
+		v.call(c, "proxy_on_log", uint64(c.id))
 		v.runDeferred()
 		s.logging = false
+		if s.accessLog != nil {
+			// Envoy's access log is written by now: what the module sets in its end is too late for it.
+			logged = s.record()
+		}
 		s.request.openHeaders, s.response.openHeaders = nil, nil
-		v.call(c, "proxy_on_done", v.calls.done, uint64(c.id))
+		v.call(c, "proxy_on_done", uint64(c.id))
 		v.runDeferred()
-		v.call(c, "proxy_on_delete", v.calls.delete, uint64(c.id))
+		v.call(c, "proxy_on_delete", uint64(c.id))
 		v.runDeferred()
 		delete(v.contexts, c.id)
 	}
 	delete(s.worker.streams, s)
+	if s.accessLog != nil {
+		if s.ctx == nil {
+			logged = s.record()
+		}
+		s.accessLog(logged)
+	}
 	if s.onEnd != nil {
 		s.onEnd(s)
 	}

@@ -52,6 +52,27 @@ func TestExplorerKnowsNoHost(t *testing.T) {
 	}
 }
 
+// The ABI and the VMs are rooms of their own: neither knows what a stream or a connection is.
+func TestRoomsOfTheVM(t *testing.T) {
+	for room, may := range map[string]string{"abi": "header", "wasm": "abi"} {
+		files, err := filepath.Glob("internal/" + room + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no files: %v", room, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range strings.Split(string(text), "\n") {
+				if from, ours := strings.CutPrefix(strings.TrimSpace(line), `"`+module); ours && from != `hostsim/internal/`+may+`"` {
+					t.Errorf("%s imports %s: want %s alone of ours", file, from, may)
+				}
+			}
+		}
+	}
+}
+
 // words are those of a source that hostsim must not know.
 func words(text string) (found []string) {
 	text = strings.ReplaceAll(strings.ToLower(text), strings.ToLower(module)+"hostsim", "")

@@ -1,8 +1,13 @@
 package image
 
 import (
+	"bytes"
+	"debug/buildinfo"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 )
 
@@ -79,6 +84,45 @@ func sbom(wasm []byte, info *debug.BuildInfo, release Release) ([]byte, error) {
 	}
 	for _, part := range parts {
 		doc.Relationships = append(doc.Relationships, spdxRelationship{self.ID, part.ID, "CONTAINS"})
+	}
+	return json.MarshalIndent(doc, "", "  ")
+}
+
+// ProgramsSBOM lists, as SPDX, what the commands of a platform are made of: the contents
+// of executables by their names.
+func ProgramsSBOM(version, platform string, programs map[string][]byte) ([]byte, error) {
+	doc := spdxDocument{
+		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: "callonce " + version + " " + platform,
+		Namespace: Source + "/spdx/" + version + "/" + platform,
+		Creation:  spdxCreation{"1970-01-01T00:00:00Z", []string{"Tool: callonce-image"}},
+	}
+	parts := map[string]spdxPackage{}
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		info, err := buildinfo.Read(bytes.NewReader(programs[name]))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		self := goPackage(info.Path, version, "")
+		self.ID, self.Name, self.LicenseDeclared, self.Download = "SPDXRef-command-"+name, name, "Apache-2.0", "git+"+Source
+		self.Checksums = []spdxChecksum{{"SHA256", sha256Hex(programs[name])}}
+		doc.Packages = append(doc.Packages, self)
+		doc.Relationships = append(doc.Relationships, spdxRelationship{doc.ID, self.ID, "DESCRIBES"})
+		std := goPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "")
+		std.LicenseDeclared = "BSD-3-Clause"
+		linked := []spdxPackage{std}
+		for _, dep := range info.Deps {
+			if dep.Replace != nil {
+				dep = dep.Replace
+			}
+			linked = append(linked, goPackage(dep.Path, dep.Version, dep.Sum))
+		}
+		for _, part := range linked {
+			parts[part.ID] = part
+			doc.Relationships = append(doc.Relationships, spdxRelationship{self.ID, part.ID, "CONTAINS"})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(parts)) {
+		doc.Packages = append(doc.Packages, parts[id])
 	}
 	return json.MarshalIndent(doc, "", "  ")
 }

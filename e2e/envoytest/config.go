@@ -194,6 +194,17 @@ func (e *Tree) Cluster(name, raw string) map[string]any {
 	}
 }
 
+// HTTP2 is a Cluster that speaks HTTP/2, as etcd wants it.
+func (e *Tree) HTTP2(name, raw string) map[string]any {
+	c := e.Cluster(name, raw)
+	c["typed_extension_protocol_options"] = map[string]any{
+		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": map[string]any{
+			"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+			"explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{}},
+		}}
+	return c
+}
+
 func (e *Tree) ports() {
 	e.Set(0, "static_resources", "listeners", 0, "address", "socket_address", "port_value")
 	e.Set(0, "admin", "address", "socket_address", "port_value")

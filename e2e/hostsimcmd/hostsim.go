@@ -115,6 +115,16 @@ func (o *Options) fill() error {
 	return nil
 }
 
+var adminLine = regexp.MustCompile(`(?m)^admin on (http://[^ ]+):`)
+
+// Page is where a browser sees requests as they come, "" where the options have no --admin.
+func (h *Hostsim) Page() string {
+	if found := adminLine.FindStringSubmatch(h.Output()); found != nil {
+		return found[1] + "/"
+	}
+	return ""
+}
+
 // URL is where clients reach it: "http://host:port" without a slash at its end.
 func (h *Hostsim) URL() string { return h.url }
 

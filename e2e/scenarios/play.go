@@ -24,6 +24,9 @@ import (
 type Player struct {
 	// URL is the proxy's root, "http://host:port".
 	URL string
+	// SEP3182 is the root of another proxy before the same server, under the preset sep3182
+	// (testdata/sep3182.json).
+	SEP3182 string
 	// Book is the book of the payments server behind the proxy.
 	Book *payments.Book
 	// Out takes the transcript.
@@ -40,6 +43,22 @@ type Player struct {
 // expected; the transcript shows it in its place too.
 func (p *Player) Play(ctx context.Context) error {
 	p.wrong = nil
+	if err := p.connect(ctx); err != nil {
+		return err
+	}
+	defer p.session.Close()
+	for i, s := range all {
+		fmt.Fprintf(p.Out, "\n%d. %s\n", i+1, s.title)
+		s.play(ctx, p, p.Prefix+s.name)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return p.verdict()
+}
+
+// connect gives the player an MCP client.
+func (p *Player) connect(ctx context.Context) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "callonce-demo", Version: "1.0.0"}, nil)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint:   p.URL + "/mcp",
@@ -48,15 +67,12 @@ func (p *Player) Play(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect an MCP client to %s: %w", p.URL, err)
 	}
-	defer session.Close()
 	p.session = session
-	for i, s := range all {
-		fmt.Fprintf(p.Out, "\n%d. %s\n", i+1, s.title)
-		s.play(ctx, p, p.Prefix+s.name)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+// verdict is an error that names everything that was not as expected.
+func (p *Player) verdict() error {
 	if len(p.wrong) > 0 {
 		return errors.New("not as expected:\n  " + strings.Join(p.wrong, "\n  "))
 	}

@@ -20,13 +20,13 @@ func TestPlayWithoutFilter(t *testing.T) {
 			}
 			t.Cleanup(server.Close)
 			var transcript strings.Builder
-			player := &scenarios.Player{URL: server.URL(), Book: server.Book, Out: &transcript, Prefix: "x-"}
+			player := &scenarios.Player{URL: server.URL(), SEP3182: server.URL(), Book: server.Book, Out: &transcript, Prefix: "x-"}
 			err = player.Play(t.Context())
 			if err == nil {
 				t.Fatalf("want an error, got none:\n%s", &transcript)
 			}
 			t.Logf("%s\n%v", &transcript, err)
-			for _, customer := range []string{"bob", "carol", "dave", "erin"} {
+			for _, customer := range []string{"bob", "carol", "dave", "erin", "frank"} {
 				if !strings.Contains(err.Error(), "x-"+customer+": want 1 charges at the server, got ") {
 					t.Errorf("want %s's charges among the errors", customer)
 				}

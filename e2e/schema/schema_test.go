@@ -48,6 +48,7 @@ var unsayable = []*regexp.Regexp{
 	regexp.MustCompile(`expected at least lease `),
 	regexp.MustCompile(`expected at most .*, as .* is$`),
 	regexp.MustCompile(`expected "strip": true beside it`),
+	regexp.MustCompile(`/released_statuses: found statuses, with detach_cluster`),
 	regexp.MustCompile(`expected the name of a header that neither`),
 	regexp.MustCompile(`found "[^"]*\\ud[89a-f]`), // half of a surrogate pair, which validators read as a replacement
 	regexp.MustCompile(`/policies/[^/]+/principal: found an empty list`),

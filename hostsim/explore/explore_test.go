@@ -163,6 +163,23 @@ func TestReductionNeedsEveryDependence(t *testing.T) {
 	}
 }
 
+// Every outcome of every chance is played, with the reduction and without.
+func TestChancesGoBothWays(t *testing.T) {
+	for _, plain := range []bool{true, false} {
+		o := exploreToy(plain, nil, 100, func() *toy {
+			return newToy(func(a *toyActor) {
+				a.turn("toss")
+				a.note("%v %v", a.chance(), a.chance())
+				a.turn("toss again")
+				a.note("%v", a.chance())
+			})
+		})
+		if o.err != nil || !o.counted.Whole || len(o.states) != 8 || o.counted.Schedules != 8 {
+			t.Errorf("plain %v: %d outcomes of 3 chances in %d schedules, complete %v, %v; want 8 in 8", plain, len(o.states), o.counted.Schedules, o.counted.Whole, o.err)
+		}
+	}
+}
+
 // A run that does not repeat is no run to build on.
 func TestRunsThatDiffer(t *testing.T) {
 	n := 0

@@ -25,12 +25,13 @@ import (
 	"github.com/callonce/callonce/hostsim"
 )
 
-// Build compiles the Go package in a folder, relative to the test's own, as a filter. It ends the test, with what the compiler said,
-// where that fails. A filter in another language is read with [os.ReadFile].
-func Build(t testing.TB, folder string) []byte {
+// Build compiles the Go package in a folder, relative to the test's own, as a filter, with more flags of go build where some are
+// given. It ends the test, with what the compiler said, where that fails. A filter in another language is read with [os.ReadFile].
+func Build(t testing.TB, folder string, flags ...string) []byte {
 	t.Helper()
 	wasm := filepath.Join(t.TempDir(), "filter.wasm")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-o", wasm, ".")
+	args := append([]string{"build", "-buildmode=c-shared", "-o", wasm}, flags...)
+	build := exec.CommandContext(t.Context(), "go", append(args, ".")...)
 	build.Dir, build.Env = folder, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("compile the filter in %s: %v\n%s", folder, err, out)

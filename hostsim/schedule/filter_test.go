@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,6 +64,9 @@ type ask struct {
 
 // game is a scenario of calls, and everything that is known of one run of it.
 type game struct {
+	// Answers end in their workers' goroutines, of which two may be past their last host call at once.
+	ends *sync.Mutex
+
 	limits  string // JSON members
 	lease   time.Duration
 	clients [][]ask
@@ -135,7 +139,7 @@ type served struct {
 
 // scenario makes a new run of the game.
 func (g game) scenario() Scenario {
-	g.runs, g.replies, g.open = map[string]int{}, map[string]string{}, map[string]*call{}
+	g.runs, g.replies, g.open, g.ends = map[string]int{}, map[string]string{}, map[string]*call{}, new(sync.Mutex)
 	g.next = make([]int, len(g.clients))
 	if g.workers == 0 {
 		g.workers = 2
@@ -250,13 +254,17 @@ func (g *game) extra(w *World, a ask) (id string) {
 func (g *game) begin(w *World, client int, a ask, id string) {
 	w.Touch("reply of "+a.key, false)
 	c := &call{ask: a, id: id, began: g.replies[a.key], client: client, since: w.Clock.Mono()}
+	g.ends.Lock()
 	g.open[c.id] = c
+	g.ends.Unlock()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"charge","arguments":{"key":%q}}}`, c.id, a.key)
 	stream, err := w.Host.Play(a.worker, hostsim.Request{Method: "POST", Path: "/mcp", Authority: "h", Body: []byte(body),
 		Headers: []hostsim.Header{{Name: "content-type", Value: "application/json"}, {Name: "accept", Value: "application/json"},
 			{Name: "idempotency-key", Value: a.key}, {Name: "x-request-id", Value: id}, {Name: "x-user", Value: cmpOr(a.user, "u")}},
 		Server: func(arrival *hostsim.Arrival) { g.arrived(w, c, arrival) },
 		Done: func(r hostsim.Reply) {
+			g.ends.Lock()
+			defer g.ends.Unlock()
 			delete(g.open, c.id)
 			if client >= 0 && g.next[client] < 0 {
 				g.next[client] = -g.next[client]

@@ -60,7 +60,7 @@ type entry struct {
 
 const (
 	inFlight = 1
-	entryLen = 179
+	entryLen = 190
 )
 
 func (w *watch) entries() ([]entry, error) {

@@ -23,12 +23,14 @@ func (c *Command) logFields(more pairs) []LogField {
 	return fields
 }
 
-// accessLog writes one line for each request: time, method, path, status, duration, worker, what the filter says of it.
+// accessLog writes one line for each request: time, method, path, status, duration, worker, what the filter says of it. The path is
+// without its query, in which a credential may stand; Envoy's default format has both.
 func accessLog(w io.Writer, fields []LogField) func(hostsim.Record) {
 	var mu sync.Mutex
 	return func(r hostsim.Record) {
+		path, _, _ := strings.Cut(r.Path, "?")
 		line := fmt.Sprintf("%s %s %s %d %dms worker=%d", r.Time.Format("2006-01-02T15:04:05.000Z07:00"),
-			r.Method, r.Path, r.Status, r.Duration.Milliseconds(), r.Worker)
+			r.Method, path, r.Status, r.Duration.Milliseconds(), r.Worker)
 		for _, f := range fields {
 			switch value := r.FilterState[strings.TrimPrefix(f.State, stateSpace)]; {
 			case value != "":

@@ -16,10 +16,11 @@ import (
 	"github.com/callonce/callonce/hostsim"
 )
 
-// admin answers /metrics and /ready on an address of its own.
+// admin answers /metrics, /ready and a page of requests as they come, on an address of its own.
 type admin struct {
-	store *hostsim.Store
-	ready atomic.Bool
+	store  *hostsim.Store
+	recent *recent
+	ready  atomic.Bool
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +35,9 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		io.WriteString(w, "ready\n")
 	default:
-		http.Error(w, "there are /metrics and /ready", http.StatusNotFound)
+		if a.recent == nil || !a.recent.serve(w, r, a.store.AllMetrics()) {
+			http.Error(w, "there are / (a page of requests as they come), /metrics and /ready", http.StatusNotFound)
+		}
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -22,6 +24,8 @@ type Command struct {
 	Plugin func() (path string, err error)
 	// LogFields are fields of the access log, before those of --log-field.
 	LogFields []LogField
+	// PageFields are further fields, for the page that --admin serves.
+	PageFields []LogField
 	// Matchers are members of a fault's match, besides method and path.
 	Matchers []Matcher
 	// Check judges a configuration without running the filter, when --plugin names none. An error is printed as it is; warnings are what is
@@ -29,6 +33,17 @@ type Command struct {
 	Check func(config []byte) (warnings []string, err error)
 	// Version is what the subcommand version prints.
 	Version func() string
+	// Commands are further subcommands.
+	Commands []Subcommand
+}
+
+// Subcommand is a subcommand of a filter's own.
+type Subcommand struct {
+	// Name calls it, Synopsis shows how, and About says what it does, in one line.
+	Name, Synopsis, About string
+	// Run runs it on the arguments behind its name. [flag.ErrHelp] is no mistake; any other error is printed, and ends the process with
+	// status 1.
+	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 // LogField is a field of the access log.
@@ -85,11 +100,19 @@ func (c *Command) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 	case name == "help", name == "-h", name == "--help":
 		fmt.Fprint(stdout, c.usage())
 	default:
-		there := "serve and check"
-		if c.Version != nil {
-			there = "serve, check and version"
+		if i := slices.IndexFunc(c.Commands, func(s Subcommand) bool { return s.Name == name }); i >= 0 {
+			err = c.Commands[i].Run(ctx, args[1:], stdout, stderr)
+			break
 		}
-		err = fmt.Errorf("%w: unknown command %q; there are %s", errUsage, name, there)
+		there := []string{"serve", "check"}
+		if c.Version != nil {
+			there = append(there, "version")
+		}
+		for _, s := range c.Commands {
+			there = append(there, s.Name)
+		}
+		last := len(there) - 1
+		err = fmt.Errorf("%w: unknown command %q; there are %s and %s", errUsage, name, strings.Join(there[:last], ", "), there[last])
 	}
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -114,6 +137,9 @@ func (c *Command) usage() string {
 `
 	if c.Version != nil {
 		text += "  " + c.Name + " version\n      say which build this is\n"
+	}
+	for _, s := range c.Commands {
+		text += "  " + s.Synopsis + "\n      " + s.About + "\n"
 	}
 	return text + fmt.Sprintf("\n\"%[1]s serve --help\" and \"%[1]s check --help\" list all flags.\n", c.Name)
 }

@@ -110,7 +110,7 @@ func (c *Command) parseServe(args []string, stderr io.Writer) (*serveFlags, *url
 	fs.DurationVar(&f.idle, "idle-timeout", 5*time.Minute, "end a stream on which nothing has moved for so long; 0 = never")
 	fs.DurationVar(&f.timeout, "timeout", 0, "answer 504 when a response has not ended so long after its request; 0 = never")
 	fs.StringVar(&f.faults, "faults", "", "`FILE` of what goes wrong at the server, with clients and with workers (see below)")
-	fs.StringVar(&f.admin, "admin", "", "`HOST:PORT` that answers /metrics (Prometheus' text format) and /ready; \"\" = none")
+	fs.StringVar(&f.admin, "admin", "", "`HOST:PORT` that answers / (a page of requests as they come), /metrics (Prometheus' text format) and /ready; \"\" = none")
 	usage := fs.Usage
 	fs.Usage = func() { usage(); fmt.Fprintf(fs.Output(), "\n%s\n", c.faultHelp()) }
 	if err := parse(fs, args); err != nil {
@@ -188,6 +188,17 @@ func (c *Command) serve(ctx context.Context, args []string, stdout, stderr io.Wr
 	if !f.quiet {
 		o.AccessLog = accessLog(stdout, c.logFields(f.logFields))
 	}
+	a := &admin{}
+	if f.admin != "" {
+		a.recent = &recent{fields: append(c.logFields(f.logFields), c.PageFields...)}
+		line := o.AccessLog
+		o.AccessLog = func(r hostsim.Record) {
+			if line != nil {
+				line(r)
+			}
+			a.recent.add(r)
+		}
+	}
 	var faulty *faultServer
 	if rules != nil {
 		faulty = newFaultServer(rules, c.Matchers, upstream, h, stderr)
@@ -202,14 +213,14 @@ func (c *Command) serve(ctx context.Context, args []string, stdout, stderr io.Wr
 	if faulty != nil {
 		p.Wrap(faulty.front)
 	}
-	a := &admin{store: h.Store()}
+	a.store = h.Store()
 	if f.admin != "" {
 		address, stop, err := listenAndServe("--admin", f.admin, a)
 		if err != nil {
 			return err
 		}
 		defer stop()
-		fmt.Fprintf(stderr, "admin on http://%s: /metrics, /ready\n", address)
+		fmt.Fprintf(stderr, "admin on http://%s: a page of requests as they come, /metrics, /ready\n", address)
 	}
 	fmt.Fprintf(stderr, "listening on http://%s, upstream %s, %d workers\n", l.Addr(), f.upstream, f.workers)
 	served := make(chan error, 1)
@@ -281,6 +292,10 @@ func (f *serveFlags) hostConfig() (hostsim.Config, error) {
 	}
 	for _, p := range f.clusters {
 		c.Clusters[p[0]] = p[1]
+	}
+	// A filter may call the server by itself, at the cluster that the route has chosen.
+	if f.upstream != "" && c.Properties["xds.cluster_name"] == nil && c.Clusters["upstream"] == "" {
+		c.Properties["xds.cluster_name"], c.Clusters["upstream"] = []byte("upstream"), f.upstream
 	}
 	return c, nil
 }

@@ -124,7 +124,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("body %q", b)
 	}
 	resp.Body.Close()
-	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok\?x=1 200 \d+ms worker=[01] key=0123456789abcdef outcome=first refusal="x=1"$`)
+	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok 200 \d+ms worker=[01] key=0123456789abcdef outcome=first refusal="x=1"$`)
 	for _, want := range []string{`xds/route_name -> "theroute"`, `policy -> "pay"`, `cluster_name -> "up"`} {
 		stderr.find(t, regexp.QuoteMeta(want))
 	}
@@ -305,19 +305,20 @@ func TestACommandsOwn(t *testing.T) {
 	}
 }
 
-// The fields of the log: a command's own come first, those that are optional are left out where the filter says nothing.
+// The fields of the log: a command's own come first, those that are optional are left out where the filter says nothing. The query is no part
+// of the line.
 func TestAccessLog(t *testing.T) {
 	c := Command{LogFields: []LogField{{Name: "a", State: "wasm.x.a"}, {Name: "b", State: "wasm.x.b", Optional: true}}}
 	log := func(state map[string]string) string {
 		var b strings.Builder
-		accessLog(&b, c.logFields(pairs{{"c", "wasm.c"}}))(hostsim.Record{Method: "GET", Path: "/", Status: 200, Worker: 1, FilterState: state, Flags: "UC", Details: "late"})
+		accessLog(&b, c.logFields(pairs{{"c", "wasm.c"}}))(hostsim.Record{Method: "GET", Path: "/a?token=secret", Status: 200, Worker: 1, FilterState: state, Flags: "UC", Details: "late"})
 		_, line, _ := strings.Cut(b.String(), " ")
 		return line
 	}
-	if got, want := log(map[string]string{"x.a": "1", "x.b": "two words", "c": "3"}), "GET / 200 0ms worker=1 a=1 b=\"two words\" c=3 details=late flags=UC\n"; got != want {
+	if got, want := log(map[string]string{"x.a": "1", "x.b": "two words", "c": "3"}), "GET /a 200 0ms worker=1 a=1 b=\"two words\" c=3 details=late flags=UC\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := log(nil), "GET / 200 0ms worker=1 a=- c=- details=late flags=UC\n"; got != want {
+	if got, want := log(nil), "GET /a 200 0ms worker=1 a=- c=- details=late flags=UC\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

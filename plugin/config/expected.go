@@ -19,11 +19,19 @@ var phrases = []struct {
 	make  func(m []string) map[string]any
 }{
 	{regexp.MustCompile(`^true or false$`), func([]string) map[string]any { return map[string]any{"type": "boolean"} }},
+	{regexp.MustCompile(`^a string, a number, true, false or null$`), func([]string) map[string]any {
+		return map[string]any{"type": []any{"string", "number", "boolean", "null"}}
+	}},
 	{regexp.MustCompile(`^an integer from (-?\d+) to (-?\d+)$`), func(m []string) map[string]any {
 		return map[string]any{"type": "integer", "minimum": number(m[1]), "maximum": number(m[2])}
 	}},
 	{regexp.MustCompile(`^a duration from `), func([]string) map[string]any { return text("^" + duration + "$") }},
 	{regexp.MustCompile(`^a JSON Pointer such as `), func([]string) map[string]any { return text("^" + pointer + "$") }},
+	{regexp.MustCompile(`^the name of a header, "json:/params/arguments/<name>" or `), func([]string) map[string]any {
+		s := text("^(" + token + "{1,128}|json:/params/(arguments|_meta)/([^/~]|~[01])+)$")
+		s["not"] = map[string]any{"pattern": `^json:/params/_meta/(progressToken$|io\.modelcontextprotocol~1)`} // the protocol's own
+		return s
+	}},
 	{regexp.MustCompile(`^the name of a header`), func([]string) map[string]any { return bounded(text("^"+token+"+$"), "1", "128") }},
 	{regexp.MustCompile(`^the name of a cookie, .* of (\d+) to (\d+) characters`), func(m []string) map[string]any {
 		return bounded(text("^"+token+"*[0-9A-Za-z]"+token+"*$"), m[1], m[2])
@@ -31,6 +39,9 @@ var phrases = []struct {
 	{regexp.MustCompile(`^the name of a cluster, (\d+) to (\d+) characters$`), func(m []string) map[string]any { return bounded(text(""), m[1], m[2]) }},
 	{regexp.MustCompile(`^(\d+) to (\d+) letters, digits, - _ \. and / that begin and end with /`), func(m []string) map[string]any {
 		return bounded(text(`^/([A-Za-z0-9_.\-/]*/)?$`), m[1], m[2])
+	}},
+	{regexp.MustCompile(`^a path of (\d+) to (\d+) letters, digits, - _ \. and / that begins with / and does not end with one$`), func(m []string) map[string]any {
+		return bounded(text(`^(/[A-Za-z0-9_.\-]+)+$`), m[1], m[2])
 	}},
 	{regexp.MustCompile(`^"off" or the name of a policy$`), func([]string) map[string]any { return bounded(text(""), "1", "128") }},
 	{regexp.MustCompile(`^a route's name or glob$`), func([]string) map[string]any { return bounded(text(""), "1", "") }},
@@ -42,7 +53,7 @@ var phrases = []struct {
 	{regexp.MustCompile(`^a string of up to (\d+) characters out of letters, digits, - _ \.$`), func(m []string) map[string]any {
 		return bounded(text(`^[A-Za-z0-9_.\-]*$`), "", m[1])
 	}},
-	{regexp.MustCompile(`^a .* of (\d+) to (\d+) characters$`), func(m []string) map[string]any { return bounded(text(""), m[1], m[2]) }},
+	{regexp.MustCompile(`^an? .* of (\d+) to (\d+) characters$`), func(m []string) map[string]any { return bounded(text(""), m[1], m[2]) }},
 	{regexp.MustCompile(`^"[^"]*"(?:(?:, | or )"[^"]*")*$`), words},
 }
 
@@ -51,6 +62,10 @@ var shapes = map[string]string{
 	"header:<name>":                "header:" + token + "+",
 	"metadata:<filter>/<path>":     "metadata:[^/]+(/[^/]+)+",
 	"json:<pointer under /params>": "json:/params" + pointer,
+
+	"metadata:<filter>/<path>=<value>": "metadata:[^/=]+(/[^/=]+)+=.+",
+	"peer:uri_san=<value>":             "peer:uri_san=.+",
+	"peer:subject=<value>":             "peer:subject=.+",
 }
 
 // words are some texts of which one is wanted, or shapes of such.

@@ -10,7 +10,7 @@ import (
 // A ledger that is full of unknown outcomes says when it has room, on whatever worker it
 // is asked, and keeps its word.
 func TestRetryAfterOfCapacity(t *testing.T) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"limits":{"tombstones_per_scope":1}}},"default":"p"}`
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","anonymous":true,"limits":{"tombstones_per_scope":1}}},"default":"p"}`
 	c, u, _, clock := timed(t, simulator{}, config, func(w http.ResponseWriter, s seen) {
 		if s.Run == 1 {
 			w.WriteHeader(http.StatusBadGateway)

@@ -70,7 +70,7 @@ type Proxy interface {
 	// would read it.
 	Counter(t testing.TB, name string, labels map[string]string) int64
 	// AccessLog gives the records so far, oldest first, with the keys status, outcome,
-	// key_hash and details; "" or "-" where a field is unset.
+	// key_hash, tool, settled, settled_by and details; "" or "-" where a field is unset.
 	AccessLog(t testing.TB) []map[string]string
 	Logs() string
 	// Change gives the filter another configuration or, where faults differs from what
@@ -100,7 +100,7 @@ type Case struct {
 }
 
 // All is every case that a proxy shows.
-var All = slices.Concat(duplicates, layer, canon, refused, scopes, framing, responses, rounds, streams, holders, changes, limits, lost, settled)
+var All = slices.Concat(duplicates, layer, canon, refused, scopes, framing, responses, rounds, streams, holders, changes, limits, lost, settled, intents)
 
 // Run runs the cases that want accepts, each as a subtest.
 func Run(t *testing.T, f Front, want func(Case) bool) {

@@ -23,24 +23,28 @@ type client struct {
 	t    testing.TB
 	url  string
 	http *http.Client
-	// eventual: settlements are on their way for a moment after the answer (see Eventual).
-	eventual bool
+	// eventual is for how long settlements may be on their way after the answer (see Eventual); 0 = not at all.
+	eventual time.Duration
 }
 
 // Eventual is a Proxy whose ledger lies elsewhere: what an answer, or the loss of one, makes of its key is known there a moment later.
-// Until then a repeat is told that its call is in flight, as it may be; the cases then ask again, a bounded number of times.
-type Eventual interface{ Eventual() }
+// Until then a repeat is told that its call is in flight, as it may be; the cases then ask again, for as long as that may take. And a worker
+// that is new, or that stood still, gets into that ledger a moment later: until then the ledger is unavailable.
+type Eventual interface{ Eventual() time.Duration }
 
-// Of a repeat that is told that its call is in flight.
 const (
-	eventualTries = 40
 	eventualPause = 5 * time.Millisecond
+	// untilReady bounds how long a worker may take to get into a ledger that lies elsewhere.
+	untilReady = 10 * time.Second
 )
 
 func newClient(t testing.TB, p Proxy) *client {
 	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}
 	t.Cleanup(tr.CloseIdleConnections)
-	_, eventual := p.(Eventual)
+	var eventual time.Duration
+	if e, ok := p.(Eventual); ok {
+		eventual = e.Eventual()
+	}
 	return &client{t, p.URL() + "/mcp", &http.Client{
 		Transport: tr, Timeout: 60 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -51,12 +55,25 @@ func newClient(t testing.TB, p Proxy) *client {
 type headers []string
 
 func (c *client) do(method, body string, h headers) reply {
-	r := c.once(method, body, h)
-	for i := 0; c.eventual && i < eventualTries && r.isRefusal() == "idempotency_in_flight"; i++ {
+	return c.patiently(func() reply { return c.once(method, body, h) })
+}
+
+// patiently asks again where the ledger may not know yet (see Eventual).
+func (c *client) patiently(ask func() reply) reply {
+	r := ask()
+	for began := time.Now(); c.eventual > 0; r = ask() {
+		waited := time.Since(began)
+		if !(r.saysInFlight() && waited < c.eventual || r.isRefusal() == "idempotency_unavailable" && waited < untilReady) {
+			break
+		}
 		time.Sleep(eventualPause)
-		r = c.once(method, body, h)
 	}
 	return r
+}
+
+// saysInFlight reports whether it is the refusal of a call that runs, in whatever shape.
+func (r reply) saysInFlight() bool {
+	return strings.Contains(r.Body, `"type":"idempotency_in_flight"`) || strings.Contains(r.Body, `"type":"idempotency_key_in_progress"`)
 }
 
 func (c *client) once(method, body string, h headers) reply {
@@ -124,6 +141,7 @@ type refusal struct {
 			MayHaveRun string `json:"may_have_run"`
 			Retry      string
 			Operation  string
+			StatusPath string `json:"status_path"`
 		}
 	}
 }

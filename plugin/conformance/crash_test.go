@@ -116,7 +116,7 @@ func TestKilledBetweenTheWrites(t *testing.T) {
 // again within the lease and two passes of the sweep: neither is a unit of quota lost, nor is
 // one given out twice.
 func TestCountsAfterACrashAnywhere(t *testing.T) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"lease":"2s","ttl":"10m","limits":{
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","principal":["header:x-user"],"lease":"2s","ttl":"10m","limits":{
 		"entries":1000,"entries_per_principal":3,"entries_per_scope":3,"in_flight":16,"in_flight_per_principal":2,"in_flight_per_scope":2,"tombstones_per_scope":3}}},"default":"p"}`
 	k := &killer{}
 	f := simulator{wasm: small, adjust: func(c *hostsim.Config) { c.Hooks.Before = k.before }}

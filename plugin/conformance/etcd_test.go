@@ -107,7 +107,7 @@ func (f onEtcd) Start(t testing.TB, s Setup) Proxy {
 type eventualOnEtcd struct{ *simulatedOnEtcd }
 
 // Eventual implements Eventual.
-func (eventualOnEtcd) Eventual() {}
+func (eventualOnEtcd) Eventual() time.Duration { return 200 * time.Millisecond }
 
 func (f onEtcd) start(t testing.TB, s Setup) *simulatedOnEtcd {
 	t.Helper()
@@ -155,6 +155,12 @@ func (p *simulatedOnEtcd) Change(t testing.TB, config string, faults bool) {
 	before := p.etcd.count(workerKeys)
 	p.simulated.Change(t, inEtcd(config), faults)
 	p.ready(t, before)
+}
+
+// Repeats that wait, and calls that outlive their callers, with the keys in etcd.
+func TestSlowCallsOnEtcd(t *testing.T) {
+	Waiting(t, onEtcd{exact: true})
+	Detached(t, onEtcd{exact: true})
 }
 
 // Four replicas behind a balancer: of 200 identical calls at once one runs, whatever replica and worker each comes to, and every replica
@@ -219,10 +225,12 @@ func TestCasesOnEtcd(t *testing.T) {
 }
 
 // The same where the host cannot hold headers.
+func TestOperatorsOnEtcd(t *testing.T) { Operators(t, onEtcd{}) }
+
 func TestCasesOnEtcdHeadersNotHeld(t *testing.T) {
 	f := onEtcd{simulator: simulator{adjust: func(c *hostsim.Config) { c.HoldHeaders = false }}}
 	Run(t, f, func(c Case) bool {
-		return again(c) && notInEtcd[c.Number] == "" && !slices.Contains([]int{32, 33, 34, 55, 56}, c.Number)
+		return again(c) && notInEtcd[c.Number] == "" && !slices.Contains([]int{32, 33, 34, 55, 56, 71, 74}, c.Number)
 	})
 }
 

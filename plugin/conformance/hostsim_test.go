@@ -110,6 +110,10 @@ func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
 		Properties: map[string][]byte{"xds.virtual_host_name": []byte("vh"), "xds.route_name": []byte("mcp")},
 		Log:        func(_ int, _ hostsim.LogLevel, msg string) { logs.add(msg) },
 	}
+	if s.Upstream != "" {
+		c.Properties["xds.cluster_name"] = []byte("mcp_server")
+		c.Clusters = map[string]string{"mcp_server": s.Upstream}
+	}
 	if f.adjust != nil {
 		f.adjust(&c)
 	}
@@ -237,7 +241,8 @@ func (p *simulated) AccessLog(testing.TB) []map[string]string {
 	for _, r := range p.records {
 		out = append(out, map[string]string{
 			"status": fmt.Sprint(r.Status), "details": r.Details, "flags": r.Flags,
-			"outcome": r.FilterState["callonce.outcome"], "key_hash": r.FilterState["callonce.key_hash"],
+			"outcome": r.FilterState["callonce.outcome"], "key_hash": r.FilterState["callonce.key_hash"], "tool": r.FilterState["callonce.tool"],
+			"settled": r.FilterState["callonce.settled"], "settled_by": r.FilterState["callonce.settled_by"],
 		})
 	}
 	return out
@@ -293,9 +298,19 @@ func TestLarge(t *testing.T) { Large(t, simulator{}) }
 
 func TestEnds(t *testing.T) { Ends(t, simulator{}) }
 
+func TestPresetsPlayed(t *testing.T) { Presets(t, simulator{}) }
+
+func TestDetached(t *testing.T) { Detached(t, simulator{}) }
+
+func TestWaiting(t *testing.T) { Waiting(t, simulator{}) }
+
+func TestCauses(t *testing.T) { Causes(t, simulator{}) }
+
+func TestOperators(t *testing.T) { Operators(t, simulator{}) }
+
 // The same where the host cannot hold headers. Some cases try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {
-	Run(t, notHeld{simulator{}}, func(c Case) bool { return again(c) && !slices.Contains([]int{33, 34, 55, 56}, c.Number) })
+	Run(t, notHeld{simulator{}}, func(c Case) bool { return again(c) && !slices.Contains([]int{33, 34, 55, 56, 71, 74}, c.Number) })
 }
 
 type notHeld struct{ simulator }

@@ -12,7 +12,7 @@ import (
 
 // What names a caller, a tenant or a server, and what only seems to.
 
-const typedClaims = `{"namespace":"cases","policies":{"p":{"server":"s",
+const typedClaims = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s",
 	"principal":[["metadata:envoy.filters.http.jwt_authn/payload/iss","metadata:envoy.filters.http.jwt_authn/payload/uid"],
 		["metadata:envoy.filters.http.jwt_authn/payload/iss","metadata:envoy.filters.http.jwt_authn/payload/sub"]],
 	"scope":["metadata:envoy.filters.http.jwt_authn/payload/org_id"]}},"default":"p"}`
@@ -83,7 +83,7 @@ func Authority(virtualHost string) string {
 // JoinedNames has two servers without a name whose virtual host and policy, joined, are
 // one text.
 func JoinedNames(t *testing.T, f Front) {
-	const config = `{"namespace":"cases","policies":{"b/c":{"anonymous":true},"c":{"anonymous":true},
+	const config = `{"namespace":"cases","policies":{"b/c":{"reply":"http","anonymous":true},"c":{"anonymous":true},
 		"odd":{"server":"x;.;outcome=.=y","anonymous":true}},"routes":{"other":"c","odd":"odd"},"default":"b/c"}`
 	u := newUpstream(t, asJSON)
 	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Routes: []Route{{When: "other"}, {When: "odd"}}, Hosts: []string{"a", "a/b"}})
@@ -111,7 +111,7 @@ func JoinedNames(t *testing.T, f Front) {
 // SteeringCookies repeats calls with the cookies that load balancers gave meanwhile: the
 // caller is the same. All other cookies are part of who calls, in any order.
 func SteeringCookies(t *testing.T, f Front) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"ignore_cookies":["lb-*"]}},"default":"p"}`
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","anonymous":true,"ignore_cookies":["lb-*"]}},"default":"p"}`
 	busy := newGate()
 	u := newUpstream(t, func(w http.ResponseWriter, s seen) {
 		if s.Header.Get("Idempotency-Key") != "slow" || busy.wait(s) {
@@ -157,7 +157,7 @@ func SteeringCookies(t *testing.T, f Front) {
 // Forgetting changes the configuration in ways that make strangers of keys, and in ways that
 // do not. Each of the former is said in the log, once, by whichever of the workers comes to it.
 func Forgetting(t *testing.T, f Front) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"]}},"default":"p"}`
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","principal":["header:x-user"]}},"default":"p"}`
 	u := newUpstream(t, asJSON)
 	p := f.Start(t, Setup{Config: config, Upstream: u.URL, Changes: true, Workers: 2})
 	call := func() reply { return newClient(t, p).call("1", "charge", `{}`, "k", "X-User", "ada", "X-Tenant", "t") }

@@ -15,7 +15,7 @@ const million = "CALLONCE_MILLION"
 // Case 29: however many distinct keys there were, shared data holds no more keys and
 // bytes than were stated at the start, and no more later than sooner.
 func TestDistinctKeys(t *testing.T) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"limits":{
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","anonymous":true,"limits":{
 		"entries":2000,"entries_per_principal":2000,"entries_per_scope":2000,"reply_bytes":4096,"stored_bytes":1048576,"on_full":"evict"}}},"default":"p"}`
 	calls := 30_000
 	if os.Getenv(million) != "" {

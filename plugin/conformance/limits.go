@@ -52,8 +52,8 @@ func bodiesAtTheCap(t *testing.T, f Front) {
 	}
 }
 
-// longRun is the environment variable that makes the case of the plateau last: a
-// duration.
+// longRun is the environment variable that makes runs last: a duration, or anything else
+// for ten minutes.
 const longRun = "CALLONCE_LONG_RUN"
 
 // plateau makes calls of 64 KiB at full speed. Memory may grow at first, and then no

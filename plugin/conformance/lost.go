@@ -134,7 +134,7 @@ func goGateway(t *testing.T, f Front) {
 				}
 				hangUp(w) // it has run, and nobody hears of it
 			})
-			p := f.Start(t, Setup{Config: `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,` + c.members + `}},"default":"p"}`,
+			p := f.Start(t, Setup{Config: `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","anonymous":true,` + c.members + `}},"default":"p"}`,
 				Upstream: goProxy(t, u.URL).URL, Workers: 1, NoHoldHeaders: c.notHeld})
 			client := newClient(t, p)
 			again := 0

@@ -135,7 +135,7 @@ var callers = [3][2]headers{
 // gives how many were let through in each round. Those that were not must have been
 // refused for want of quota. A claim writes one page for each level, innermost first.
 func lastQuota(t *testing.T, b *barrier, level, rounds int) (through []int) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"scope":["header:x-tenant"],"limits":{
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","principal":["header:x-user"],"scope":["header:x-tenant"],"limits":{
 		"in_flight":1,"in_flight_per_principal":1,"in_flight_per_scope":1}}},"default":"p"}`
 	var works atomic.Pointer[gate]
 	works.Store(newGate())
@@ -211,7 +211,7 @@ func TestOverwrittenPagesGiveTheLastPlaceTwice(t *testing.T) {
 // of the entry and of the reply: the reader says that the reply is gone, and never
 // answers with the other's.
 func TestPlaceReusedBetweenTwoReads(t *testing.T) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"limits":{"reply_bytes":256,"stored_bytes":256}}},"default":"p"}`
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","anonymous":true,"limits":{"reply_bytes":256,"stored_bytes":256}}},"default":"p"}`
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var held sync.Once
 	f := simulator{wasm: small, adjust: func(c *hostsim.Config) {

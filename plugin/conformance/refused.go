@@ -21,7 +21,7 @@ func batches(t *testing.T, f Front) {
 	wantRuns(t, u, 1)
 }
 
-const required = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"tools":[{"match":"charge","guard":"required"}]}},"default":"p"}`
+const required = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","anonymous":true,"tools":[{"match":"charge","guard":"required"}]}},"default":"p"}`
 
 func waysAround(t *testing.T, f Front) {
 	c, u, p := serveWith(t, f, required, asJSON)

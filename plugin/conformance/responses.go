@@ -249,18 +249,21 @@ func longerID(t *testing.T, f Front) {
 	c, u, _ := serve(t, f, asJSON)
 	const id = `"an id that is very much longer than the first one \" and has a quote in it"`
 	h2 := c.overHTTP2()
-	asked := func(c *client, body io.Reader, key string) reply {
-		res, err := c.open(t.Context(), "POST", body, headers{"Idempotency-Key", key})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return readAll(res)
+	asked := func(c *client, body func(string) io.Reader, id, key string) reply {
+		return c.patiently(func() reply {
+			res, err := c.open(t.Context(), "POST", body(toolCall(id, "charge", `{}`)), headers{"Idempotency-Key", key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return readAll(res)
+		})
 	}
+	whole := func(s string) io.Reader { return strings.NewReader(s) }
 	for name, ask := range map[string]func(id, key string) reply{
-		"HTTP/1.1":      func(id, key string) reply { return asked(c, strings.NewReader(toolCall(id, "charge", `{}`)), key) },
-		"chunked":       func(id, key string) reply { return asked(c, chunked(toolCall(id, "charge", `{}`)), key) },
-		"HTTP/2":        func(id, key string) reply { return asked(h2, strings.NewReader(toolCall(id, "charge", `{}`)), key) },
-		"HTTP/2-chunks": func(id, key string) reply { return asked(h2, chunked(toolCall(id, "charge", `{}`)), key) },
+		"HTTP/1.1":      func(id, key string) reply { return asked(c, whole, id, key) },
+		"chunked":       func(id, key string) reply { return asked(c, chunked, id, key) },
+		"HTTP/2":        func(id, key string) reply { return asked(h2, whole, id, key) },
+		"HTTP/2-chunks": func(id, key string) reply { return asked(h2, chunked, id, key) },
 	} {
 		first := ask("7", name)
 		wantFirst(t, first)

@@ -13,9 +13,9 @@ var scopes = []Case{
 }
 
 const twoServers = `{"namespace":"cases","policies":{
-	"p":{"server":"s","principal":["header:x-user"],"scope":["header:x-tenant"]},
-	"q":{"server":"other","principal":["header:x-user"],"scope":["header:x-tenant"]},
-	"open":{"server":"s2","anonymous":true}},
+	"p":{"reply":"http","server":"s","principal":["header:x-user"],"scope":["header:x-tenant"]},
+	"q":{"reply":"http","server":"other","principal":["header:x-user"],"scope":["header:x-tenant"]},
+	"open":{"reply":"http","server":"s2","anonymous":true}},
 	"routes":{"other":"q","open":"open"},"default":"p"}`
 
 func manyScopes(t *testing.T, f Front) {
@@ -75,7 +75,7 @@ func manyScopes(t *testing.T, f Front) {
 	wantReplay(t, (&client{t, elsewhere.url + "?q=1", c.http, c.eventual}).call("1", "charge", `{}`, "k", "X-User", "ada"))
 }
 
-const verifiedCallers = `{"namespace":"cases","policies":{"p":{"server":"s",
+const verifiedCallers = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s",
 	"principal":[["metadata:envoy.filters.http.jwt_authn/payload/iss","metadata:envoy.filters.http.jwt_authn/payload/sub"],"peer:uri_san","header:x-user"],
 	"scope":["metadata:envoy.filters.http.jwt_authn/payload/tenant","header:x-tenant"]}},"default":"p"}`
 
@@ -134,7 +134,7 @@ func verified(t *testing.T, f Front) {
 func canary(t *testing.T, f Front) {
 	old, fresh := newUpstream(t, asJSON), newUpstream(t, asJSON)
 	// No server is named: what stands for it must not be the cluster that was chosen.
-	const config = `{"namespace":"cases","policies":{"p":{"anonymous":true}},"default":"p"}`
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","anonymous":true}},"default":"p"}`
 	p := f.Start(t, Setup{Config: config, Upstream: old.URL, Canary: fresh.URL})
 	c := newClient(t, p)
 	const keys = 24

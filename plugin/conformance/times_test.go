@@ -33,7 +33,7 @@ func on(worker int) headers { return headers{"X-Worker", fmt.Sprint(worker)} }
 // Case 39: a key lasts its time to the nanosecond, by a clock that no step of the
 // wall moves.
 func TestRetention(t *testing.T) {
-	const config = `{"namespace":"cases","policies":{"p":{"server":"s","anonymous":true,"ttl":"20s","tools":[{"match":"charge","guard":"derived","window":"60s"}]}},"default":"p"}`
+	const config = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","anonymous":true,"ttl":"20s","tools":[{"match":"charge","guard":"derived","window":"60s"}]}},"default":"p"}`
 	for _, step := range []time.Duration{0, time.Hour, -time.Hour} {
 		for _, c := range []struct {
 			name, key string

@@ -135,8 +135,8 @@ func hangUp(w http.ResponseWriter) {
 }
 
 // plain is the configuration that most cases run under: every call may carry a key,
-// callers are told apart by a header.
-const plain = `{"namespace":"cases","policies":{"p":{"server":"s","principal":["header:x-user"],"anonymous":true}},"default":"p"}`
+// callers are told apart by a header, and a refusal has a status of its own, so that it shows.
+const plain = `{"namespace":"cases","policies":{"p":{"reply":"http","server":"s","principal":["header:x-user"],"anonymous":true}},"default":"p"}`
 
 // serve starts a server and a proxy with the plain configuration before it.
 func serve(t *testing.T, f Front, answer func(http.ResponseWriter, seen)) (*client, *upstream, Proxy) {

@@ -66,7 +66,13 @@ func startEnvoys(upstream string, workers int, options ...envoytest.Options) (en
 		}
 	}
 	for _, opts := range options {
-		opts.Upstream, opts.Workers, opts.Edit = upstream, workers, balance
+		edit := opts.Edit
+		opts.Upstream, opts.Workers, opts.Edit = upstream, workers, func(t *envoytest.Tree) {
+			balance(t)
+			if edit != nil {
+				edit(t)
+			}
+		}
 		envoy, err := envoytest.Start(opts)
 		if err != nil {
 			stop()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	keyed "github.com/callonce/callonce/clients/go"
 )
@@ -56,6 +57,7 @@ type load struct {
 	client      *http.Client
 	url         string
 	connections int
+	took        func(time.Duration) // is told how long each call took, at any time; may be nil
 }
 
 func newLoad(url string, connections int) *load {
@@ -101,6 +103,7 @@ func (l *load) send(ctx context.Context, r request) error {
 	if r.user != "" {
 		req.Header.Set("X-User", r.user)
 	}
+	began := time.Now()
 	resp, err := l.client.Do(req)
 	if err != nil {
 		return err
@@ -109,6 +112,9 @@ func (l *load) send(ctx context.Context, r request) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err
+	}
+	if l.took != nil {
+		l.took(time.Since(began))
 	}
 	replayed := resp.Header.Get(keyed.ReplayedHeader) == "true"
 	if resp.StatusCode != http.StatusOK || replayed != r.replayed || !bytes.Contains(body, []byte("ch_1")) {

@@ -10,6 +10,9 @@ import (
 // plan is how much is measured.
 type plan struct {
 	rounds, requests, connections int
+
+	steady time.Duration // of -of etcd
+	rate   int
 }
 
 func (p plan) check(rest []string) error {
@@ -19,7 +22,7 @@ func (p plan) check(rest []string) error {
 	for _, f := range []struct {
 		name     string
 		min, got int
-	}{{"rounds", 1, p.rounds}, {"connections", 1, p.connections}, {"requests", p.connections, p.requests}} {
+	}{{"rounds", 1, p.rounds}, {"connections", 1, p.connections}, {"requests", p.connections, p.requests}, {"rate", 1, p.rate}} {
 		if f.got < f.min {
 			return fmt.Errorf("-%s: want at least %d, got %d", f.name, f.min, f.got)
 		}
@@ -73,6 +76,9 @@ func measure(ctx context.Context, plan plan, cases []benchCase, between func(con
 	return samples, nil
 }
 
+// settling is how long a store outside of Envoy may take to be told of an answer that has gone on.
+const settling = 50 * time.Millisecond
+
 // sample sends one sample's requests and returns the subject's CPU time for each.
 func (c benchCase) sample(ctx context.Context, connections, round int) (time.Duration, error) {
 	load := newLoad(c.subject.URL(), connections)
@@ -87,6 +93,7 @@ func (c benchCase) sample(ctx context.Context, connections, round int) (time.Dur
 		if err := load.run(ctx, 1, func(int) request { return first }); err != nil {
 			return 0, err
 		}
+		time.Sleep(settling)
 	}
 	before, err := c.subject.CPU()
 	if err != nil {

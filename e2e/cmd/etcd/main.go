@@ -27,6 +27,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	peer := flags.String("listen-peer-urls", "http://127.0.0.1:0", "`URL` for other members")
 	cluster := flags.String("initial-cluster", "", "`NAME=URL,…` of all members; empty: this one alone")
 	flags.Int64Var(&c.QuotaBackendBytes, "quota-backend-bytes", 0, "most `BYTES` of the database; 0 = 2 GiB")
+	flags.StringVar(&c.AutoCompactionRetention, "auto-compaction-retention", "0", "`TIME` for which old versions of keys are kept, such as 5m; 0 = for ever")
 	flags.StringVar(&c.ClientTLSInfo.CertFile, "cert-file", "", "`FILE` with the certificate for clients")
 	flags.StringVar(&c.ClientTLSInfo.KeyFile, "key-file", "", "`FILE` with its key")
 	flags.StringVar(&c.ClientTLSInfo.TrustedCAFile, "trusted-ca-file", "", "`FILE` with the authority of clients' certificates")

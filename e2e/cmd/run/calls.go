@@ -15,7 +15,7 @@ Any MCP client can connect to {URL}/mcp. Or paste these, in another terminal:
   {CURL} -H 'Idempotency-Key: order-1' \
     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"alice","amount_cents":1200}}}'
 
-  # The same key for another amount: refused.
+  # The same key for another amount: refused, with a JSON-RPC error that says why and what to do.
   {CURL} -H 'Idempotency-Key: order-1' \
     -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"alice","amount_cents":9900}}}'
 
@@ -26,6 +26,7 @@ Any MCP client can connect to {URL}/mcp. Or paste these, in another terminal:
   # How often the server really charged:
   curl -s {COUNT}
 
+Watch it in a browser: {PAGE}
 Ctrl-C stops everything, a second one at once. Requests follow.
 
 `
@@ -39,13 +40,14 @@ tool and arguments, for instance; a server that keeps sessions wants an initiali
   {CURL} -H 'Idempotency-Key: order-1' \
     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"TOOL","arguments":{}}}'
 
+Watch it in a browser: {PAGE}
 Ctrl-C stops everything, a second one at once. Requests follow.
 
 `
 
-// printCalls prints what to try; count is the address of the payments server's
+// printCalls prints what to try; page is where it can be watched, count is the address of the payments server's
 // count, or "" in front of another server. callers are the headers that say who calls.
-func printCalls(out io.Writer, url, upstream, count string, callers []string) {
+func printCalls(out io.Writer, url, page, upstream, count string, callers []string) {
 	text := tryPayments
 	if count == "" {
 		text = tryOther
@@ -54,5 +56,5 @@ func printCalls(out io.Writer, url, upstream, count string, callers []string) {
 	for _, name := range callers {
 		curl += " -H '" + name + ": me'"
 	}
-	fmt.Fprint(out, strings.NewReplacer("{URL}", url, "{UPSTREAM}", upstream, "{CURL}", curl, "{COUNT}", count).Replace(text))
+	fmt.Fprint(out, strings.NewReplacer("{URL}", url, "{PAGE}", page, "{UPSTREAM}", upstream, "{CURL}", curl, "{COUNT}", count).Replace(text))
 }

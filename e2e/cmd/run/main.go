@@ -104,6 +104,7 @@ func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error
 		opts.Upstream = server.URL()
 		count = server.URL() + "/charges"
 	}
+	opts.More = append(opts.More, "--admin", "127.0.0.1:0")
 	proxy, err := hostsimcmd.Start(ctx, opts)
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func serve(ctx context.Context, opts hostsimcmd.Options, stdout io.Writer) error
 	if err != nil {
 		return err
 	}
-	printCalls(stdout, proxy.URL(), opts.Upstream, count, config.CallerHeaders(text))
+	printCalls(stdout, proxy.URL(), proxy.Page(), opts.Upstream, count, config.CallerHeaders(text))
 	select {
 	case <-ctx.Done():
 		return nil

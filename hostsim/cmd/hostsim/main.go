@@ -2,8 +2,22 @@
 // check a configuration.
 package main
 
-import "github.com/callonce/callonce/hostsim/serve"
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/callonce/callonce/hostsim/serve"
+)
 
 func main() {
-	(&serve.Command{Name: "hostsim"}).Main()
+	(&serve.Command{Name: "hostsim", Version: version}).Main()
+}
+
+// version is what the go command has stamped into the build: a tag, or the revision with its time.
+func version() string {
+	v := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		v = info.Main.Version
+	}
+	return v + " " + runtime.Version()
 }

@@ -197,13 +197,19 @@ func (c *conn) response(x *exchange) bool {
 	}
 	body := head.Body(c.r)
 	buf := make([]byte, flow.BodyBuffer(head.Length))
+	got := int64(0)
 	for {
 		n, err := body.Read(buf)
+		got += int64(n)
 		if n > 0 {
 			if !x.window.Take(n) {
 				return false
 			}
-			x.events.Data(slices.Clone(buf[:n]), false)
+			b := slices.Clone(buf[:n])
+			if got == head.Length && x.sent() {
+				return c.complete(x, head, func() { x.events.Data(b, true) })
+			}
+			x.events.Data(b, false)
 		}
 		var trailers *header.Map
 		if err == io.EOF && head.Chunked {
@@ -226,6 +232,26 @@ func (c *conn) response(x *exchange) bool {
 			x.reset(ProtocolError())
 			return false
 		}
+	}
+}
+
+// lastGrace is how long the last piece of a response waits for the end of its request, so that both its end and it can be one event. It
+// is short: the client waits too.
+const lastGrace = 10 * time.Millisecond
+
+// sent says that the whole request has been written, so that nothing need be waited for at the response's end.
+func (x *exchange) sent() bool {
+	x.mu.Lock()
+	handedIn := x.ended
+	x.mu.Unlock()
+	if !handedIn {
+		return false
+	}
+	select {
+	case <-x.flushedAll:
+		return true
+	case <-time.After(lastGrace):
+		return false
 	}
 }
 

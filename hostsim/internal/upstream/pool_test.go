@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -75,6 +76,28 @@ func TestIdleConnectionsAreLeft(t *testing.T) {
 			t.Errorf("aged %v: the connection was used again: %v", aged, p.idle[0] == before)
 		}
 		p.mu.Unlock()
+	}
+}
+
+// The last bytes of a length are the end: whoever has them needs no other event to know that there are no more, and a client may leave.
+func TestLastPieceIsTheEnd(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPool(u, 0, 1<<20, false)
+	defer p.Close()
+	seen := make(chan string, 9)
+	x := p.Dial(&header.Map{Lines: []header.Line{{Name: ":method", Value: "POST"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "h"}}}, false, Events{
+		Headers: func(*header.Map, bool) {},
+		Data:    func(b []byte, end bool) { seen <- fmt.Sprintf("%s %v", b, end) },
+		Reset:   func(r Reset) { seen <- r.Details() },
+	})
+	x.Send([]byte("body"), true, func() {})
+	if got := <-seen; got != "ok true" {
+		t.Errorf("first %q, want the whole body with its end", got)
 	}
 }
 

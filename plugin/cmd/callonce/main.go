@@ -1,13 +1,16 @@
-// Command callonce serves the filter without Envoy, as a reverse proxy in front of an MCP server; judges a configuration; and says which
-// build it is.
+// Command callonce serves the filter without Envoy, as a reverse proxy in front of an MCP server; judges a configuration; says whether a guard
+// stands in front of a server; and says which build it is.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/callonce/callonce/doctor"
 	"github.com/callonce/callonce/hostsim/serve"
 	"github.com/callonce/callonce/plugin/config"
 	"github.com/callonce/callonce/plugin/internal/version"
@@ -27,10 +30,31 @@ func command() *serve.Command {
 			{Name: "refusal", State: "wasm.callonce.refusal", Optional: true},
 			{Name: "mode", State: "wasm.callonce.mode", Optional: true},
 		},
+		PageFields: []serve.LogField{
+			{Name: "source", State: "wasm.callonce.duplicate_source"},
+			{Name: "settled", State: "wasm.callonce.settled"},
+			{Name: "settled by", State: "wasm.callonce.settled_by"},
+			{Name: "attempt", State: "wasm.callonce.attempt"},
+		},
 		Matchers: []serve.Matcher{{Name: "tool", About: "the name in a tools/call", Read: toolOf}},
 		// The filter's own reader, so that what is told here is word for word what a proxy's log will say.
 		Check:   config.Check,
 		Version: version.String,
+		Commands: []serve.Subcommand{{
+			Name:     "doctor",
+			Synopsis: "callonce doctor --url http://HOST/mcp [--admin URL] [--header 'NAME: VALUE']",
+			About:    "say whether a guard stands in front of a server, and what leads around it, by calls that run nothing",
+			Run: func(_ context.Context, args []string, stdout, stderr io.Writer) error {
+				return doctor.Run(args, stdout, stderr)
+			},
+		}, {
+			Name:     "keys",
+			Synopsis: keysSynopsis,
+			About:    "list the keys of a policy, and resolve those whose outcome nobody knows",
+			Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+				return runKeys(ctx, args, os.Stdin, stdout, stderr)
+			},
+		}},
 	}
 }
 

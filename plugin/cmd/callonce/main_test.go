@@ -82,7 +82,7 @@ func TestServe(t *testing.T) {
 	for _, c := range []struct{ do, body, want string }{
 		{"rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh setprop callonce.mode observe; rh setprop callonce.tool charge; rh setprop callonce.refusal x=1",
 			"body", `200 \d+ms worker=[01] outcome=first key=0123456789abcdef tool=charge refusal="x=1" mode=observe`},
-		{"", "body", `200 \d+ms worker=[01] outcome=- key=-`},
+		{"rh prop xds/cluster_name", "body", `200 \d+ms worker=[01] outcome=- key=-`},
 		{"", `{"method":"tools/call","params":{"name":"refund"}}`, `200 \d+ms worker=[01] outcome=- key=-`},
 		{"", `{"method":"tools/call","params":{"name":"charge_card"}}`, `503 \d+ms worker=[01] outcome=- key=- details=.* flags=UC`},
 	} {
@@ -96,6 +96,7 @@ func TestServe(t *testing.T) {
 		resp.Body.Close()
 		stdout.find(t, `(?m) POST `+req.URL.Path+` `+c.want+`$`)
 	}
+	stderr.find(t, `cluster_name -> "upstream"`) // that a filter can call by itself
 	stderr.find(t, `fault /0 reset_before: POST /\d+ charge_card\n`)
 	stop()
 	if s := <-status; s != 0 {
@@ -168,5 +169,28 @@ func TestTheBinary(t *testing.T) {
 	}
 	if got := serve(); !strings.Contains(got, filepath.Join(dir, "callonce.wasm")+": ") {
 		t.Errorf("with one that is none: %s", got)
+	}
+}
+
+// The doctor is a command of its own: without a guard it ends with status 1 and says so, and what it is given wrongly it names.
+func TestDoctor(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") }))
+	defer up.Close()
+	for _, c := range []struct {
+		args     string
+		status   int
+		out, err string
+	}{
+		{"doctor --url " + up.URL + "/mcp", 1, "BAD  guard: none", "callonce: doctor: something must be mended"},
+		{"doctor --url x", 1, "", "--url: want http://HOST/PATH"},
+		{"doctor --help", 0, "", "-header"},
+		{"doktor", 2, "", "there are serve, check, version, doctor and keys"},
+		{"help", 0, "callonce doctor --url", ""},
+	} {
+		var stdout, stderr output
+		got := command().Run(context.Background(), strings.Fields(c.args), &stdout, &stderr)
+		if got != c.status || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) {
+			t.Errorf("%s: status %d, want %d; printed\n%s%s", c.args, got, c.status, stdout.String(), stderr.String())
+		}
 	}
 }

@@ -1,9 +1,6 @@
 package abi
 
-import (
-	"strconv"
-	"unsafe"
-)
+import "unsafe"
 
 // The functions of the host (proxy-wasm ABI 0.2.0). Where one hands bytes over, it
 // first calls proxy_on_memory_allocate, which is our own code and may move this
@@ -111,37 +108,6 @@ const (
 	logCritical = 5
 )
 
-// status is what a host function returns.
-type status uint32
-
-const (
-	statusOK          status = 0
-	statusNotFound    status = 1
-	statusCASMismatch status = 8
-)
-
-// Error implements error.
-func (s status) Error() string {
-	names := [...]string{
-		0: "ok", 1: "not found", 2: "bad argument", 3: "serialization failure", 4: "parse failure", 5: "bad expression",
-		6: "invalid memory access", 7: "empty", 8: "cas mismatch", 9: "result mismatch", 10: "internal failure",
-		11: "broken connection", 12: "unimplemented",
-	}
-	text := "the proxy returned status " + strconv.FormatUint(uint64(s), 10)
-	if int(s) < len(names) {
-		text += " (" + names[s] + ")"
-	}
-	return text
-}
-
-// err is nil where the host did what it was asked for.
-func (s status) err() error {
-	if s == statusOK {
-		return nil
-	}
-	return s
-}
-
 // returned is where host functions put what they return beside the status. They are
 // never called from within one another, so that one is enough.
 var returned struct {
@@ -162,13 +128,7 @@ func pBytes() unsafe.Pointer {
 func pSize() unsafe.Pointer { return unsafe.Pointer(&returned.size) }
 
 // taken gives what such a function handed over.
-func taken(s status) ([]byte, status) {
-	b := mem.taken(returned.size)
-	if s != statusOK {
-		return nil, s
-	}
-	return b, s
-}
+func taken(s status) ([]byte, status) { return mem.answer(uintptr(returned.bytes), returned.size, s) }
 
 func pText(s string) (unsafe.Pointer, uint32) {
 	return unsafe.Pointer(unsafe.StringData(s)), uint32(len(s))

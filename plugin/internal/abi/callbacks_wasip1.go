@@ -2,8 +2,9 @@ package abi
 
 import "github.com/callonce/callonce/plugin/internal/guard"
 
-// The callbacks. proxy_on_done and proxy_on_log are not exported: proxy_on_delete says
-// that a stream has ended as well as they do, and each costs a call into the VM.
+// The callbacks. proxy_on_done is not exported: proxy_on_delete says that a stream has ended
+// as well, and each costs a call into the VM. What proxy_on_delete publishes comes too late for
+// the access log, so a call whose client leaves needs proxy_on_log.
 
 var (
 	plugins []*plugin
@@ -61,7 +62,7 @@ func onTick(context uint32) {
 func onQueueReady(context, queue uint32) {
 	mem.begin()
 	if p := pluginOf(context); p != nil && p.guard != nil {
-		p.waker.drain()
+		p.waker.drain(p.guard.Woken)
 		p.guard.Look()
 	}
 }
@@ -126,6 +127,14 @@ func onResponseTrailers(id, count uint32) uint32 {
 	}
 	mem.begin()
 	return s.after(s.guard.ResponseTrailers())
+}
+
+//go:wasmexport proxy_on_log
+func onLog(id uint32) {
+	if s := open.get(id); s != nil {
+		mem.begin()
+		s.guard.Ended()
+	}
 }
 
 //go:wasmexport proxy_on_delete

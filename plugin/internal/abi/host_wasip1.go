@@ -7,11 +7,12 @@ import (
 	"unsafe"
 
 	"github.com/callonce/callonce/plugin/internal/guard"
+	"github.com/callonce/callonce/plugin/internal/scratch"
 )
 
 var _ guard.Host = (*stream)(nil)
 
-// Scratch of one host call: an attribute's path, or the headers of a reply.
+// args are what one host call is given: an attribute's path, or the headers of a reply.
 var args []byte
 
 // responseLines are the response's headers, until the callback returns.
@@ -33,23 +34,13 @@ func (*stream) Crowded() bool { return headsBuffered > mostHeadsBuffered }
 // ResponseHeaders implements guard.Host.
 func (s *stream) ResponseHeaders() ([][2]string, error) {
 	var err error
-	responseLines, err = headers(ofResponse, responseLines)
+	responseLines, err = headers(ofResponse, scratch.Keep(responseLines))
 	return responseLines, err
 }
 
 func headers(kind uint32, lines [][2]string) ([][2]string, error) {
 	b, st := taken(proxyGetHeaderMapPairs(kind, pBytes(), pSize()))
-	if st != statusOK {
-		return lines[:0], st
-	}
-	lines, ok := readPairs(lines[:0], b)
-	switch {
-	case !ok:
-		return lines[:0], status(3)
-	case len(lines) == 0:
-		return lines, statusNotFound // out of reach
-	}
-	return lines, nil
+	return readHeaders(lines, b, st)
 }
 
 // HasRequestHeader implements guard.Host.
@@ -102,14 +93,14 @@ func replace(kind uint32, b []byte) error {
 
 // Property implements guard.Host.
 func (*stream) Property(path []string) ([]byte, bool) {
-	args = appendPath(args[:0], path)
+	args = appendPath(scratch.Keep(args), path)
 	v, st := taken(proxyGetProperty(unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), pBytes(), pSize()))
 	return v, st == statusOK
 }
 
 // Attribute implements guard.Host.
 func (*stream) Attribute(path []string) ([]byte, guard.Presence) {
-	args = appendPath(args[:0], path)
+	args = appendPath(scratch.Keep(args), path)
 	v, st := taken(proxyGetProperty(unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), pBytes(), pSize()))
 	switch st {
 	case statusOK:
@@ -131,7 +122,7 @@ func (*stream) SetState(name, value string) {
 
 // Reply implements guard.Host.
 func (s *stream) Reply(code int, headers [][2]string, body []byte) error {
-	args = appendPairs(args[:0], headers)
+	args = appendPairs(scratch.Keep(args), headers)
 	st := proxySendLocalResponse(uint32(code), nil, 0, unsafe.Pointer(unsafe.SliceData(body)), uint32(len(body)),
 		unsafe.Pointer(unsafe.SliceData(args)), uint32(len(args)), -1)
 	s.judged()
@@ -169,25 +160,40 @@ func (s *stream) Enter() error { return proxySetEffectiveContext(s.id).err() }
 func (s *stream) Wake() { s.plugin.waker.call() }
 
 func (w *waker) call() {
+	if queue, ok := w.Queue(); ok {
+		w.Send(queue, oneByte)
+	}
+}
+
+// oneByte is a message that only wakes.
+var oneByte = []byte{1}
+
+// Queue implements guard.Queues.
+func (w *waker) Queue() (uint32, bool) {
 	if !w.ready {
 		var b [16]byte
 		random(b[:])
 		p, n := pText("callonce/" + hex.EncodeToString(b[:]))
 		if proxyRegisterSharedQueue(p, n, unsafe.Pointer(&returned.number)) != statusOK {
-			return
+			return 0, false
 		}
 		w.queue, w.ready = uint32(returned.number), true
 	}
-	p, n := pText("\x01")
-	// It may fail: a tick comes anyway.
-	_ = proxyEnqueueSharedQueue(w.queue, p, n)
+	return w.queue, true
 }
 
-// drain takes the messages out again.
-func (w *waker) drain() {
+// Send implements guard.Queues. It may fail: a tick comes anyway.
+func (*waker) Send(queue uint32, message []byte) {
+	_ = proxyEnqueueSharedQueue(queue, unsafe.Pointer(unsafe.SliceData(message)), uint32(len(message)))
+}
+
+// drain takes the messages out again, and hands them on.
+func (w *waker) drain(to func(message []byte)) {
 	for w.ready {
-		if _, st := taken(proxyDequeueSharedQueue(w.queue, pBytes(), pSize())); st != statusOK {
+		message, st := taken(proxyDequeueSharedQueue(w.queue, pBytes(), pSize()))
+		if st != statusOK {
 			return
 		}
+		to(message)
 	}
 }

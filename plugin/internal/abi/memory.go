@@ -54,17 +54,18 @@ func (m *memory) room(size int) []byte {
 	return b
 }
 
-// taken gives the bytes of a host call that is over, of which the host says that they
-// are so many. It asks for no room when there are none.
-func (m *memory) taken(size uint32) []byte {
-	m.into = nil
-	if size == 0 {
-		return nil
-	}
+// answer gives the bytes of a host call that is over, of which the host says where and how many they are. It asks for no room
+// when there are none. What it did not put where it was given room is not believed: it would be what some other call left there.
+func (m *memory) answer(at uintptr, size uint32, st status) ([]byte, status) {
 	b := m.last
-	m.last = nil
-	if uint64(size) > uint64(len(b)) {
-		return nil
+	m.into, m.last = nil, nil
+	switch {
+	case st != statusOK:
+		return nil, st
+	case size == 0:
+		return nil, statusOK
+	case uint64(size) > uint64(len(b)), at != uintptr(unsafe.Pointer(unsafe.SliceData(b))):
+		return nil, statusInvalidMemory
 	}
-	return b[:size:size]
+	return b[:size:size], statusOK
 }

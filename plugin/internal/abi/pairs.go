@@ -31,6 +31,21 @@ func readPairs(dst [][2]string, b []byte) (pairs [][2]string, ok bool) {
 	return dst, true
 }
 
+// readHeaders reads an answer that is a list of headers into lines. There is always a line, unless they are out of reach.
+func readHeaders(lines [][2]string, b []byte, st status) ([][2]string, error) {
+	if st != statusOK {
+		return lines[:0], st
+	}
+	lines, ok := readPairs(lines[:0], b)
+	switch {
+	case !ok:
+		return lines[:0], statusParseFailure
+	case len(lines) == 0:
+		return lines, statusNotFound
+	}
+	return lines, nil
+}
+
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // appendPairs appends the list.

@@ -40,11 +40,35 @@ func TestPairsThatLie(t *testing.T) {
 	}
 }
 
+// Headers are there, or an error says why not; lines that were read before are never among them.
+func TestReadHeaders(t *testing.T) {
+	good := appendPairs(nil, [][2]string{{":method", "POST"}, {"a", "b"}})
+	for name, c := range map[string]struct {
+		b    []byte
+		st   status
+		want error
+	}{
+		"good": {good, statusOK, nil}, "cut": {good[:len(good)-3], statusOK, statusParseFailure}, "none": {nil, statusOK, statusNotFound},
+		"an empty list": {appendPairs(nil, nil), statusOK, statusNotFound}, "no": {nil, statusInvalidMemory, statusInvalidMemory},
+		"no, with bytes": {good, statusNotFound, statusNotFound},
+	} {
+		old := [][2]string{{"old", "line"}, {"another", "one"}, {"and", "more"}}
+		lines, err := readHeaders(old, c.b, c.st)
+		if err != c.want || (err == nil) != (len(lines) == 2) || err != nil && len(lines) > 0 {
+			t.Errorf("%s: %q, %v, want %v", name, lines, err, c.want)
+		}
+	}
+}
+
 func FuzzPairs(f *testing.F) {
 	f.Add(appendPairs(nil, [][2]string{{"a", "b"}, {"c", "d"}}))
 	f.Add([]byte{255, 255, 255, 255, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		pairs, ok := readPairs(nil, b)
+		guarded := append(bytes.Clone(b), bytes.Repeat([]byte{0xA5}, 32)...)
+		pairs, ok := readPairs(nil, guarded[:len(b):len(b)])
+		if lines, err := readHeaders(nil, b, statusOK); (err == nil) != (ok && len(pairs) > 0) || len(lines) > 0 && err != nil {
+			t.Errorf("%d lines and %v of a list that is one: %v", len(lines), err, ok)
+		}
 		if !ok || len(b) == 0 {
 			return
 		}

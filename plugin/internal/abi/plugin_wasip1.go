@@ -38,7 +38,9 @@ func (p *plugin) start(size uint32) bool {
 		}
 	}
 	g := guard.New(config, metrics{}, logLine)
+	g.Queues, g.Calls = &p.waker, calls{}
 	g.Remote = guard.Remote{Caller: newCaller, Wall: wall, Node: nodeID()}
+	g.TellBuild(version.Build())
 	if err := g.Open(ledger.Env{Table: ledgerTable(sharedData{}), Now: now, Random: random}, layout); err != nil {
 		logText(logCritical, "the ledger cannot be kept: "+err.Error())
 		return false
@@ -54,7 +56,7 @@ func (p *plugin) start(size uint32) bool {
 	}
 	record := guard.Recall(sharedData{}, pluginName(), config, &started, logLine)
 	keys, bytes := layout.Most(config.Namespace, g.Quotas())
-	keys, bytes = keys+1, bytes+int64(record)
+	keys, bytes = keys+2, bytes+int64(record+guard.MostWakeBytes(config.Namespace))
 	logText(logInfo, "the ledger holds at most "+strconv.Itoa(keys)+" keys and "+strconv.FormatInt(bytes, 10)+" bytes of shared data")
 	p.guard, p.host = g, hostOf
 	return true
@@ -119,6 +121,13 @@ func (c counter) Add(n uint64) {
 }
 
 type gauge uint32
+
+// Add implements guard.Gauge.
+func (g gauge) Add(n int64) {
+	if st := proxyIncrementMetric(uint32(g), n); st != statusOK {
+		logLine("a gauge was not changed: " + st.Error())
+	}
+}
 
 // Set implements guard.Gauge.
 func (g gauge) Set(value uint64) {

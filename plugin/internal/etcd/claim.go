@@ -51,7 +51,7 @@ func (s *Store) Ask(t ledger.Token, c ledger.Claim) (ledger.Answer, bool) {
 	}
 	a.record = record{
 		state: ledger.InFlight, attempt: 1, fingerprint: c.Fingerprint, holder: s.self.incarnation, nonce: s.number(),
-		session: c.Session, request: c.Request, claimed: s.wall(),
+		session: c.Session, request: c.Request, claimed: s.wall(), policy: c.Policy, tool: c.Tool, scope: c.Shown,
 	}
 	a.encoded = a.record.encode()
 	var x txn
@@ -204,7 +204,7 @@ func (s *Store) checked(a *asked, r *txnResponse) {
 // judge answers, or takes the key over.
 func (s *Store) judge(a *asked, st ledger.State) {
 	old := &a.seen
-	v := state.Judge(&state.Found{State: st, Same: old.fingerprint == a.claim.Fingerprint, Task: old.reply.Task}, &a.claim)
+	v := state.Judge(&state.Found{State: st, Same: old.fingerprint == a.claim.Fingerprint, Task: old.reply.Task, Held: old.held}, &a.claim)
 	if v == ledger.First {
 		s.takeOver(a)
 		return
@@ -288,7 +288,7 @@ func (s *Store) overdue(now ledger.Mono) {
 func (s *Store) won(a *asked, revision int64) {
 	h := &grant{
 		Lease: ledger.Lease{
-			ID: a.claim.ID, Fence: uint64(revision), Holder: a.record.holder, Claimed: a.began, Attempt: a.record.attempt,
+			ID: a.claim.ID, Fence: uint64(revision), Holder: a.record.holder, Claimed: a.began, Attempt: a.record.attempt, Root: a.claim.Root,
 			Policy: a.claim.Policy, Budget: a.claim.Budget, Limits: a.claim.Limits, Terms: a.claim.Terms,
 		},
 		key: a.key, record: a.record, revision: revision, state: ledger.InFlight, local: a.local, counted: a.counted,

@@ -24,6 +24,7 @@ type rig struct {
 	up       []bool
 	reasons  map[Reason]int
 	late     []ledger.Event
+	notices  []ledger.Notice
 	err      error // of each call
 	status   int   // of each call instead of etcd's answer; 0 = etcd's
 	tokens   uint32
@@ -49,7 +50,8 @@ func newRig(t *testing.T) *rig {
 		},
 		Log: func(text string) { r.logs = append(r.logs, text) }, Live: func(t ledger.Token) bool { return r.live[t] }, Local: r.local,
 		Up: func(up bool) { r.up = append(r.up, up) }, Trouble: func(why Reason) { r.reasons[why]++ },
-		Late: func(_ uint64, ev ledger.Event) { r.late = append(r.late, ev) },
+		Count: func(what ledger.Notice, _ uint64) { r.notices = append(r.notices, what) },
+		Late:  func(_ uint64, ev ledger.Event) { r.late = append(r.late, ev) },
 	}, Options{Prefix: "/callonce/", Cluster: "etcd", Timeout: 250 * time.Millisecond, Lease: 15 * time.Second, TTLs: []time.Duration{rigTTL}})
 	return r
 }
@@ -110,10 +112,14 @@ func (r *rig) tick() {
 
 // begin asks, and leaves the call under way.
 func (r *rig) begin(key byte) (t ledger.Token, at ledger.Answer, now bool) {
+	return r.claim(ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: 1, Terms: ledger.Terms{TTL: rigTTL}})
+}
+
+func (r *rig) claim(c ledger.Claim) (t ledger.Token, at ledger.Answer, now bool) {
 	r.tokens++
 	t = ledger.Token{Stream: r.tokens, Generation: 1}
 	r.live[t] = true
-	a, now := r.store.Ask(t, ledger.Claim{ID: [32]byte{key}, Fingerprint: [32]byte{1}, Policy: 1, Terms: ledger.Terms{TTL: rigTTL}})
+	a, now := r.store.Ask(t, c)
 	return t, a, now
 }
 

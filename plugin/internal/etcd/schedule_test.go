@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,18 @@ import (
 	"github.com/callonce/callonce/plugin/internal/ledger/state"
 )
 
-var seeds = flag.Int("seeds", 1500, "schedules to play")
+var (
+	seeds     = flag.Int("seeds", usually(1500), "schedules to play")
+	histories = flag.Int("histories", usually(300), "histories to judge; each takes longer to judge than to play")
+)
+
+// usually is n, or 10,000 in a long run.
+func usually(n int) int {
+	if os.Getenv("CALLONCE_LONG_RUN") != "" {
+		return 10_000
+	}
+	return n
+}
 
 const (
 	simTTL     = 2 * time.Hour // longer than any schedule: an entry that ends is one that was lost
@@ -43,8 +55,10 @@ type world struct {
 	givenUp int          // how many of a hundred calls are given up, and perhaps applied late
 	calm    bool         // nothing goes wrong any more
 	err     error
-	steady  bool // nothing happens to etcd as a whole
-	blind   bool // nothing is held against the rules: only the history counts
+	wrote   map[int64]uint64                 // the nonce of each claim, by its revision
+	came    map[uint64]map[ledger.State]bool // what a claim's record has been, by its nonce
+	steady  bool                             // nothing happens to etcd as a whole
+	blind   bool                             // nothing is held against the rules: only the history counts
 	steps   []string
 }
 
@@ -89,7 +103,8 @@ type run struct {
 }
 
 func newSchedule(seed uint64, workers int) *world {
-	w := &world{Cluster: etcdsim.New(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6}
+	w := &world{Cluster: etcdsim.New(), rng: rand.New(rand.NewPCG(seed, 0xe7cd)), asks: map[ledger.Token]*ask{}, givenUp: 6,
+		wrote: map[int64]uint64{}, came: map[uint64]map[ledger.State]bool{}}
 	w.Cluster.Advance(1)
 	w.Wrote = w.watch
 	for n := range workers {
@@ -191,6 +206,7 @@ func (w *world) watch(key string, before, after *etcdsim.Entry) {
 	if !strings.Contains(key, "/k/") {
 		return
 	}
+	w.noteWrite(before, after)
 	if after != nil {
 		r, ok := decodeRecord(after.Value)
 		if ok && r.state == ledger.InFlight && w.Keys[fmt.Sprintf("/callonce/h/%016x", r.holder)] == nil {
@@ -232,6 +248,40 @@ func (w *world) watch(key string, before, after *etcdsim.Entry) {
 	case old.state == ledger.Unknown, old.state == ledger.InFlight && !alive:
 	default:
 		w.violated("a claim takes state %d over, whose holder lives: %v", old.state, alive)
+	}
+}
+
+// noteWrite remembers what has become of each claim.
+func (w *world) noteWrite(before, after *etcdsim.Entry) {
+	e, st := after, ledger.Free
+	if e == nil {
+		e = before
+	}
+	r, ok := decodeRecord(e.Value)
+	if !ok {
+		return
+	}
+	if after != nil {
+		if st = r.state; st == ledger.InFlight {
+			w.wrote[after.Mod] = r.nonce
+		}
+	}
+	if w.came[r.nonce] == nil {
+		w.came[r.nonce] = map[ledger.State]bool{}
+	}
+	w.came[r.nonce][st] = true
+}
+
+// taken holds a word that is told to be taken against what the claim's record has been.
+func (w *world) taken(policy uint64, ev ledger.Event) {
+	for _, r := range w.runs {
+		if r.lease.Policy != policy {
+			continue
+		}
+		st, _ := state.Next(ledger.InFlight, ev)
+		if was := w.came[w.wrote[int64(r.lease.Fence)]]; !was[st] {
+			w.violated("event %d of key %d is told to be taken, and never was", ev, r.key)
+		}
 	}
 }
 

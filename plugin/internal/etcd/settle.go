@@ -46,7 +46,7 @@ func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 	}
 	held.settled = true
 	if o.Event == ledger.Complete && len(o.Reply.Message) > mostReply {
-		o = ledger.Outcome{Event: ledger.MarkNotReplayable}
+		o = ledger.Outcome{Event: ledger.MarkNotReplayable, Why: o.Why}
 	}
 	if held.counted {
 		s.env.Local.Settle(held.local, ledger.Outcome{Event: o.Event, Reply: ledger.Reply{Status: o.Reply.Status}})
@@ -73,7 +73,7 @@ func (s *Store) try(h *grant) {
 	w := &h.words[0]
 	next, _ := state.Next(h.state, w.Event)
 	r := h.record
-	r.state, r.settled, r.reply = next, s.wall(), ledger.Reply{}
+	r.state, r.settled, r.reply, r.why = next, s.wall(), ledger.Reply{}, w.Why
 	var x txn
 	x.compare(h.key, targetMod, equal, h.revision)
 	if next == ledger.Free {
@@ -92,7 +92,7 @@ func (s *Store) try(h *grant) {
 	h.trying = s.txnStatus(&x, s.opts.Timeout, func(status int, got *txnResponse) {
 		if status == grpcInvalid && len(r.reply.Message) > worthTrying {
 			// etcd takes less than we thought. What cannot be kept cannot be replayed.
-			h.words[0] = ledger.Outcome{Event: ledger.MarkNotReplayable}
+			h.words[0] = ledger.Outcome{Event: ledger.MarkNotReplayable, Why: h.words[0].Why}
 		}
 		s.applied(h, next, got)
 	})
@@ -122,10 +122,13 @@ func (s *Store) applied(h *grant, next ledger.State, r *txnResponse) {
 	}
 	h.state = next
 	if len(h.words) > 0 {
-		if s.env.Late != nil {
+		if s.env.Late != nil && !h.Root {
 			s.env.Late(h.Policy, h.words[0].Event)
 		}
 		h.words = h.words[1:]
+	}
+	if s.env.Taken != nil {
+		s.env.Taken(h.ID)
 	}
 	switch {
 	case len(h.words) > 0:

@@ -23,6 +23,7 @@ type Options struct {
 	Lease   time.Duration   // silence of a worker that ends its calls in flight, in whole seconds; required
 	TTLs    []time.Duration // those of the policies, windows of derived keys among them
 	Holder  string          // what operators read under a worker's key
+	Page    int             // records on a page for operators, so that their answers fit into memory; 0 = 32
 }
 
 // Env is what a store needs of its worker. Caller, Sink, Now, Random and Log are required.
@@ -34,8 +35,10 @@ type Env struct {
 	Random func(into []byte) // unpredictable bytes
 	Log    func(text string)
 	Count  func(what ledger.Notice, policy uint64)
-	// Late is told of each settlement that etcd has taken, but for those that it took as fenced.
+	// Late is told of each settlement that etcd has taken, but for those that it took as fenced, and of those of a Claim.Root.
 	Late func(policy uint64, ev ledger.Event)
+	// Taken is told of each key whose settlement etcd has taken, or has refused to take from this worker.
+	Taken func(id [32]byte)
 	// Live says whether a stream that asked is still open. Where it is nil, only Forget says that it is gone.
 	Live func(ledger.Token) bool
 	// Local counts what this proxy claims, and nothing else: the limits are those of one proxy. nil = no limits.
@@ -84,7 +87,7 @@ func (s *Store) Forget(t ledger.Token) {
 	if h := s.holder[t]; h != nil {
 		delete(s.holder, t)
 		if !h.settled {
-			s.Settle(h.Lease, ledger.Outcome{Event: ledger.MarkUnknown})
+			s.Settle(h.Lease, ledger.Outcome{Event: ledger.MarkUnknown, Why: ledger.Why{Cause: ledger.HolderLost}})
 		}
 		s.drop(h)
 	}

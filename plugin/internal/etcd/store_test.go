@@ -126,6 +126,34 @@ func TestSettledBetweenTheTrips(t *testing.T) {
 	}
 }
 
+// A worker that stood still, and whose call another took over and completed, is fenced: what lies there is the other's, though it says the
+// same, and stays.
+func TestAnothersSettlementIsNotOnesOwn(t *testing.T) {
+	r, other := ready(t), newRig(t)
+	other.cluster = r.cluster
+	other.tokens = 1000
+	_, a := r.want(1, ledger.First)
+	r.pass(16 * time.Second) // in which r has not given a sign of life
+	other.tick()
+	token, _, _ := other.claim(ledger.Claim{ID: [32]byte{1}, Fingerprint: [32]byte{1}, Policy: 1, RetryUnknown: true, Terms: ledger.Terms{TTL: rigTTL}})
+	other.all()
+	taken := other.answers[token]
+	if taken.Verdict != ledger.First || taken.Lease.Attempt != 2 {
+		t.Fatalf("taken over: %+v", taken)
+	}
+	other.store.Settle(taken.Lease, complete("the other's"))
+	other.all()
+	r.store.Settle(a.Lease, complete("its own"))
+	r.all()
+	if got := r.store.Settle(a.Lease, ledger.Outcome{Event: ledger.MarkUnknown}); got != ledger.Fenced || len(r.late) != 0 || !slices.Equal(r.notices, []ledger.Notice{ledger.LateFenced}) {
+		t.Errorf("a second word: %d, told of %v, counted %v", got, r.late, r.notices)
+	}
+	r.all()
+	if _, a := other.want(1, ledger.Replay); string(a.Reply.Message) != "the other's" {
+		t.Errorf("got %q", a.Reply.Message)
+	}
+}
+
 // Calls that fail one after the other end the asking: nobody waits in vain, and nothing piles up. The tick finds out when it is over.
 func TestDown(t *testing.T) {
 	r := ready(t)

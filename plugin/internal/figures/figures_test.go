@@ -6,8 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +20,7 @@ var record = flag.Bool("record", false, "write down what is measured instead of 
 
 const file = "testdata/figures.txt"
 
-const config = `{"policies":{"p":{"server":"s","anonymous":true,"tools":[{"match":"charge","guard":"required"},{"match":"read","guard":"off"}]}},"default":"p"}`
+const config = `{"policies":{"p":{"reply":"http","server":"s","anonymous":true,"tools":[{"match":"charge","guard":"required"},{"match":"read","guard":"off"}]}},"default":"p"}`
 
 // cost is what one request of a kind takes.
 type cost struct {
@@ -72,20 +70,10 @@ func (m *meter) now() (c cost, told [3]uint64) {
 	return c, m.told
 }
 
-// build compiles the filter.
+// build compiles the filter as make does.
 func build(t *testing.T, tags string) []byte {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "filter.wasm")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildmode=c-shared", "-ldflags=-s -w", "-tags="+tags, "-o", out, "github.com/callonce/callonce/plugin")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	code, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return code
+	return hosttest.Build(t, "../..", "-trimpath", "-ldflags=-s -w", "-tags="+tags)
 }
 
 func call(name, arguments string) string {

@@ -27,8 +27,9 @@ type readAlong struct {
 	body    mcp.Text
 	value   mcp.Value
 	events  mcp.Events
-	odd     odd   // what of it cannot be told
-	freed   freed // what it said so far of a call that did not run
+	odd     odd    // what of it cannot be told
+	freed   freed  // what it said so far of a call that did not run
+	freedBy string // why
 	settled bool
 	event   ledger.Event // how it was settled
 	fenced  bool         // the lease was lost: no later settlement of it counts
@@ -65,6 +66,10 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 		s.leaveLedger()
 		s.stage = replied
 	}
+	if s.stage == holding {
+		s.leaveCallout() // the proxy has answered the caller
+		s.stage = replied
+	}
 	if s.stage == advertised {
 		s.beginAdvert(end)
 	}
@@ -73,7 +78,7 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 	}
 	lines, err := s.host.ResponseHeaders()
 	if err != nil {
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byProxyFault)
 		return Continue
 	}
 	var encoding, contentType string
@@ -112,19 +117,21 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 var statusRules = [...]struct {
 	from, to int
 	then     ledger.Event
+	cause    string
 	surely   bool // also of a call that was cancelled: it did not run here
 	readOn   bool // the rest of the answer decides
 }{
 	{from: 200, to: 299, readOn: true},
 	// A router sent the caller elsewhere, with the same call: its answer there is kept under
 	// that path.
-	{from: 307, to: 308, then: ledger.Release, surely: true},
+	{from: 307, to: 308, then: ledger.Release, cause: byRedirect, surely: true},
 	// Other redirections say where to look for the outcome, perhaps. Nobody knows what the
 	// server did before.
-	{from: 300, to: 399, then: ledger.MarkUnknown},
-	{from: 408, to: 408, then: ledger.MarkUnknown},
-	{from: 499, to: 499, then: ledger.MarkUnknown},
-	{from: 400, to: 499, then: ledger.Release},
+	{from: 300, to: 399, then: ledger.MarkUnknown, cause: byStatus3xx},
+	{from: 408, to: 408, then: ledger.MarkUnknown, cause: byStatus4xx},
+	{from: 499, to: 499, then: ledger.MarkUnknown, cause: byStatus4xx},
+	{from: 400, to: 499, then: ledger.Release, cause: byStatus4xx},
+	{from: 500, to: 599, then: ledger.MarkUnknown, cause: byStatus5xx},
 }
 
 // byHead settles what the head alone decides: the rows of section 3 that need no body.
@@ -141,18 +148,18 @@ func (s *Stream) byHead(contentType, encoding string) (settled bool) {
 func (s *Stream) settleLocalReply(details string) {
 	flags, _ := s.host.Property(propFlags)
 	attempts, _ := s.host.Property(propAttempts)
-	ev := ledger.MarkUnknown
 	if nothingSent(details, flags, attempts) || s.answeredBehind(details) {
-		ev = ledger.Release
+		s.settle(ledger.Outcome{Event: ledger.Release}, byNothingSent)
+		return
 	}
-	s.settle(ledger.Outcome{Event: ev})
+	s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, lossBy(flags, byProxyReply))
 }
 
 // byStatus settles what the status decides.
 func (s *Stream) byStatus() (settled bool) {
 	status := s.reply.status
 	if s.policy.Released(status) {
-		s.settleNoResult(ledger.Release)
+		s.settleNoResult(ledger.Release, byReleasedStatus)
 		return true
 	}
 	for i := range statusRules {
@@ -162,13 +169,13 @@ func (s *Stream) byStatus() (settled bool) {
 		case r.readOn:
 			return false
 		case r.surely:
-			s.settle(ledger.Outcome{Event: r.then})
+			s.settle(ledger.Outcome{Event: r.then}, r.cause)
 		default:
-			s.settleNoResult(r.then)
+			s.settleNoResult(r.then, r.cause)
 		}
 		return true
 	}
-	s.settleNoResult(ledger.MarkUnknown)
+	s.settleNoResult(ledger.MarkUnknown, byStatusOther)
 	return true
 }
 
@@ -177,9 +184,9 @@ func (s *Stream) byStatus() (settled bool) {
 func (s *Stream) byForm(contentType, encoding string) (settled bool) {
 	switch {
 	case !mcp.IsEventStream(contentType) && !mcp.IsJSON(contentType):
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byContentType)
 	case !mcp.IsIdentity(encoding):
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable, byContentEncoding)
 	default:
 		return false
 	}

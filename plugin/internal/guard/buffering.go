@@ -117,6 +117,7 @@ func (s *Stream) bodyCame() {
 func (g *Guard) Look() {
 	g.look(looksPerWake)
 	g.goOn()
+	g.lookReady()
 }
 
 // looksPerWake bounds the requests that are looked at because one more has come: with

@@ -114,9 +114,9 @@ const anyRequest = 0
 
 // settleNoResult settles a call that the server answered with anything but a result. For
 // one that was cancelled that says nothing.
-func (s *Stream) settleNoResult(ev ledger.Event) {
+func (s *Stream) settleNoResult(ev ledger.Event, cause string) {
 	if ev != ledger.MarkUnknown && s.wasCancelled() {
-		ev = ledger.MarkUnknown
+		ev, cause = ledger.MarkUnknown, byCancelled
 	}
-	s.settle(ledger.Outcome{Event: ev})
+	s.settle(ledger.Outcome{Event: ev}, cause)
 }

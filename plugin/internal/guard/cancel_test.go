@@ -20,9 +20,9 @@ const (
 // release is plain for a tool whose errors free the key, and keyed in headers only: what
 // passes is not buffered.
 const (
-	release    = `{"namespace":"ns","policies":{"p":{"server":"srv","principal":["header:x-user"],"anonymous":true,"limits":{"reply_bytes":2000},"tools":[{"match":"*","on_tool_error":"release"}]}},"default":"p"}`
-	headerKeys = `{"namespace":"ns","policies":{"p":{"server":"srv","keys":["header:idempotency-key"],"principal":["header:x-user"],"anonymous":true,"tools":[{"match":"*","on_tool_error":"release"}]}},"default":"p"}`
-	mustRead   = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"tools":[{"match":"*","guard":"required"}]}},"default":"p"}`
+	release    = `{"namespace":"ns","policies":{"p":{"reply":"http","server":"srv","principal":["header:x-user"],"anonymous":true,"limits":{"reply_bytes":2000},"tools":[{"match":"*","on_tool_error":"release"}]}},"default":"p"}`
+	headerKeys = `{"namespace":"ns","policies":{"p":{"reply":"http","server":"srv","keys":["header:idempotency-key"],"principal":["header:x-user"],"anonymous":true,"tools":[{"match":"*","on_tool_error":"release"}]}},"default":"p"}`
+	mustRead   = `{"namespace":"ns","policies":{"p":{"reply":"http","server":"srv","anonymous":true,"tools":[{"match":"*","guard":"required"}]}},"default":"p"}`
 )
 
 // Whatever is no result and arrives for a call whose cancellation passed, through whatever

@@ -20,11 +20,15 @@ func (s *Stream) intent(r *mcp.Request, scope scoped, id, fingerprint [32]byte, 
 		Scope:        scope.scope,
 		Session:      sketch(s.call.session),
 		Request:      sketch(string(s.call.id)),
+		Tool:         s.g.numbers.tools[tool],
 		RetryUnknown: tool.RetryUnknown,
 		TakesTasks:   r.TakesTasks(),
 		Budget:       budget(p),
 		Limits:       limits(p),
 		Terms:        ledger.Terms{TTL: tool.TTL, LeaseTTL: p.Lease},
+	}
+	if p.Operators.Path != "" && s.g.etcd != nil {
+		c.Shown = s.g.shown(scope)
 	}
 	if derived {
 		c.Terms.Window = tool.Window
@@ -52,6 +56,7 @@ func limits(p *policy.Policy) ledger.Limits {
 func (s *Stream) claim(c ledger.Claim) Action {
 	s.stage = asking
 	s.g.enter(s)
+	s.mayWait(&c)
 	answer, now := s.g.store.Ask(s.token, c)
 	if !now {
 		s.g.waiting[s.token] = s
@@ -62,15 +67,21 @@ func (s *Stream) claim(c ledger.Claim) Action {
 
 // answered takes an answer that came later, in a callback that is not the stream's.
 func (s *Stream) answered(a ledger.Answer) {
+	w := s.waiter
+	if w != nil {
+		w.asking = false
+	}
 	if s.host.Enter() != nil {
 		// Gone, though nothing has said so: the call is not sent.
 		if a.Verdict == ledger.First {
 			s.g.store.Settle(a.Lease, ledger.Outcome{Event: ledger.Release})
 		}
-		return
-	}
-	if s.actLate(a) == Continue {
+		s.endWait(waitLeft)
+	} else if s.actLate(a) == Continue {
 		_ = s.host.Resume()
+	}
+	if w != nil && w.key != nil && !w.held {
+		s.g.lookAt(w.key)
 	}
 }
 
@@ -82,8 +93,14 @@ func (s *Stream) actLate(a ledger.Answer) (act Action) {
 // act does what the ledger's answer asks for.
 func (s *Stream) act(a ledger.Answer) Action {
 	if s.claimedAhead(a) {
+		s.endWait(waitRefused)
 		return s.guardedAhead()
 	}
+	if s.waitsOn(a) {
+		return Pause
+	}
+	waited := s.waiter != nil && s.waiter.held // so it was seen in flight
+	s.endWait(waitEnds(a.Verdict))
 	// Not sooner: until here an instance ahead may have said which key it has claimed.
 	s.state(stateKey, s.call.operation)
 	s.repeated(a)
@@ -91,9 +108,16 @@ func (s *Stream) act(a ledger.Answer) Action {
 	case a.Verdict == ledger.First:
 		return s.forward(a.Lease)
 	case a.Verdict == ledger.Replay:
+		if a.Reply.Elsewhere {
+			a.Reply = s.elsewhere()
+		}
 		return s.replay(a.Reply)
-	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError:
+	case a.Verdict == ledger.RefusedUnavailable && s.policy.ForwardOnError && !waited:
 		return s.forwardUnguarded()
+	case a.Verdict == ledger.RefusedInFlight && paced(s.call.tool):
+		running := mcp.InFlight
+		running.RetryAfter = s.comeBack(a.Prior)
+		return s.refuse(&running, "")
 	case a.Verdict == ledger.RefusedCapacity:
 		full := mcp.Capacity
 		full.RetryAfter = max(int((a.RetryAfter+time.Second-1)/time.Second), full.RetryAfter)

@@ -193,7 +193,7 @@ func (s *livenessStore) Tick(ledger.Mono) {
 // is told when there is room.
 func TestRetryAfterOfCapacity(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"srv","anonymous":true,"limits":{"tombstones_per_scope":3}}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"srv","anonymous":true,"limits":{"tombstones_per_scope":3}}},"default":"p"}`)
 	w.pass(time.Hour)
 	for i := range 3 {
 		x := w.send(g, toolCall("1", `{}`), "idempotency-key", fmt.Sprint("k", i))
@@ -232,7 +232,7 @@ func TestRetryAfterOfCapacity(t *testing.T) {
 	room.answer(404, "text/plain", "no")
 	g.Tick(w.now) // returns its cached quota
 	// In flight is over soon.
-	x := w.worker(`{"policies":{"p":{"server":"srv","anonymous":true,"limits":{"in_flight_per_scope":1}}},"default":"p"}`)
+	x := w.worker(`{"policies":{"p":{"reply":"http","server":"srv","anonymous":true,"limits":{"in_flight_per_scope":1}}},"default":"p"}`)
 	w.send(x, toolCall("1", `{"b":1}`), "idempotency-key", "b").wantSent()
 	if full := w.send(x, toolCall("1", `{"b":1}`), "idempotency-key", "c"); full.headers["retry-after"] != "1" {
 		t.Errorf("in flight: come again in %s s", full.headers["retry-after"])

@@ -51,7 +51,9 @@ var (
 	evictions          = &metric{"callonce_evicted_total", nil}
 	shed               = &metric{"callonce_replies_shed_total", nil}
 	strayKeys          = &metric{"callonce_stray_keys_total", nil}
-	duplicates         = &metric{"callonce_duplicates_total", []string{"source"}}
+	duplicates         = &metric{"callonce_duplicates_total", []string{"tool", "source"}}
+	refusals           = &metric{"callonce_refusals_total", []string{"reason"}}
+	completedErrors    = &metric{"callonce_completed_errors_total", []string{"tool", "how"}}
 	meshRetriesOff     = &metric{"callonce_mesh_retries_off_total", nil}
 	headersNotBuffered = &metric{"callonce_headers_not_held_total", nil}
 	ambiguous          = &metric{"callonce_ambiguous_total", nil}
@@ -59,7 +61,11 @@ var (
 	claimedAhead       = &metric{"callonce_claimed_ahead_total", nil}
 	foreignBytes       = &metric{"callonce_foreign_records_total", nil}
 	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", nil}
+	waitsEnded         = &metric{"callonce_waits_total", []string{"how"}}
+	detachedEnded      = &metric{"callonce_detached_total", []string{"how"}}
 
+	detachedNow     = &metric{"callonce_detached", nil}
+	waitingNow      = &metric{"callonce_waiting", nil}
 	entries         = &metric{"callonce_entries", []string{"state"}}
 	replyBytes      = &metric{"callonce_reply_bytes", nil}
 	youngestEvicted = &metric{"callonce_youngest_evicted_seconds", nil}

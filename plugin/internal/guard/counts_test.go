@@ -2,6 +2,7 @@ package guard
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +35,20 @@ func TestLabelsComeApart(t *testing.T) {
 				found["server"] != labelEscapes.Replace("s"+server) || found["tool"] != labelEscapes.Replace("t"+tool) {
 				t.Errorf("%q, %q: came apart as %q and %v", server, tool, rest, found)
 			}
+		}
+	}
+}
+
+// The build is a gauge, with the namespace as all have it.
+func TestBuildIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.worker(plain).TellBuild("v1.2.3", "0123456789ab")
+	if n := w.gauges["namespace=.=ns;.;version=.=v1.2.3;.;revision=.=0123456789ab;.;callonce_build_info"]; n != 1 {
+		t.Errorf("%v", w.gauges)
+	}
+	for name := range w.gauges {
+		if !strings.HasPrefix(name, "namespace=.=ns;.;") {
+			t.Errorf("%s has no namespace", name)
 		}
 	}
 }

@@ -26,6 +26,37 @@ func TestGatewayKeys(t *testing.T) {
 	w.send(g, toolCall("1", `{}`), user, "ada", "idempotency-key", "a", "idempotency-key", "a").wantRefused(400, "idempotency_key_invalid")
 }
 
+// G5: calls without a session share one scope, apart from that of any session.
+func TestGatewayWithoutSession(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("gateway", ""))
+	ask := func(h ...string) *exchange {
+		return w.send(g, toolCall("1", `{}`), append([]string{user, "ada", "idempotency-key", "k"}, h...)...)
+	}
+	ask().answer(200, "application/json", okResult)
+	ask().wantReplayed(okResult)
+	ask("mcp-session-id", "s").wantSent()
+}
+
+// G7: a replay has the status of the first answer, the type that the asking client takes,
+// and no other header but the one that says what it is.
+func TestReplayHeaders(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("gateway", ""))
+	ask := func(key string, h ...string) *exchange {
+		return w.send(g, toolCall("1", `{}`), append([]string{user, "ada", "idempotency-key", key}, h...)...)
+	}
+	for first, body := range map[string]string{"application/json; charset=utf-8": okResult, "text/event-stream": "data: " + okResult + "\n\n"} {
+		ask(first[:4]).answer(201, first, body, "set-cookie", "a=b", "x-own", "1", "idempotency-replayed", "no")
+		for accepts, want := range map[string]string{"application/json, text/event-stream": "application/json", "*/*": "application/json", "text/event-stream": "text/event-stream"} {
+			x := ask(first[:4], "accept", accepts)
+			if x.sent || x.status != 201 || !strings.Contains(x.reply, okResult) || fmt.Sprint(x.headers) != fmt.Sprint(map[string]string{"content-type": want, "idempotency-replayed": "true"}) {
+				t.Errorf("%s, asked for as %s: sent %v, %d %v %s", first, accepts, x.sent, x.status, x.headers, x.reply)
+			}
+		}
+	}
+}
+
 // G16: the store is asked with hashes only, and keeps nothing else but the answer.
 func TestStoreSeesHashes(t *testing.T) {
 	w := newWorld(t)

@@ -78,7 +78,7 @@ func (r *remote) proxy(config string) (*world, *Guard) {
 	return w, g
 }
 
-const overEtcd = `{"namespace":"ns","store":{"kind":"etcd","cluster":"store","prefix":"/once/"},"policies":{"p":{"server":"srv","anonymous":true,"strip":true,
+const overEtcd = `{"namespace":"ns","store":{"kind":"etcd","cluster":"store","prefix":"/once/"},"policies":{"p":{"reply":"http","server":"srv","anonymous":true,"strip":true,
 	"limits":{"in_flight":2,"in_flight_per_scope":2,"in_flight_per_principal":2}}},"default":"p"}`
 
 // A call at one proxy, and its repeats at another, over one etcd: held until it answers, and then as with the ledger at hand.
@@ -178,4 +178,112 @@ func TestClaimForAStreamOutOfReach(t *testing.T) {
 	if !x.resumed {
 		t.Errorf("its repeat: status %d %s", x.status, x.reply)
 	}
+}
+
+// What settles a later leg settles its root in etcd too, at whatever moment its stream ends:
+// another proxy finds the first round's answer under the key.
+func TestRootOfLegsOverEtcd(t *testing.T) {
+	leg := func(state string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"idempotency_key":"k"}` + state + `}}`
+	}
+	const (
+		question = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1"}}`
+		last     = `,"inputResponses":{"a":1},"requestState":"s1"`
+		result   = `{"jsonrpc":"2.0","id":1,"result":{"n":7}}`
+	)
+	passed := func(x *exchange, body string) {
+		x.begin(200, "application/json")
+		x.chunks(body, 7)
+	}
+	for name, c := range map[string]struct {
+		end  func(r *remote, x *exchange)
+		want string // of the first leg again, at another proxy
+		how  string // of the one call that is counted as settled
+	}{
+		"the stream ends at once": {func(_ *remote, x *exchange) { x.answer(200, "application/json", result) }, "replay", "completed"},
+		"the stream ends later": {func(r *remote, x *exchange) {
+			passed(x, result)
+			r.all()
+			x.stream.Done()
+		}, "replay", "completed"},
+		"worse, before etcd answers": {func(_ *remote, x *exchange) {
+			passed(x, result)
+			x.chunks("{}", 2)
+			x.stream.ResponseBody(0, true)
+			x.stream.Done()
+		}, "idempotency_response_not_replayable", ""},
+		"worse, after it": {func(r *remote, x *exchange) {
+			passed(x, result)
+			r.all()
+			x.chunks("{}", 2)
+			x.stream.ResponseBody(0, true)
+			x.stream.Done()
+		}, "idempotency_response_not_replayable", ""},
+		"lost":    {func(_ *remote, x *exchange) { x.stream.Done() }, "idempotency_outcome_unknown", "outcome_unknown"},
+		"asks on": {func(_ *remote, x *exchange) { x.answer(200, "application/json", question) }, "sent", "released"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &remote{t: t, cluster: etcdsim.New()}
+			w1, one := r.proxy(overEtcd)
+			w2, two := r.proxy(overEtcd)
+			first := w1.send(one, leg(""))
+			r.all()
+			first.sent = true
+			first.answer(200, "application/json", question)
+			r.all()
+			settled := w1.count("callonce_settled_total", "how=.="+c.how)
+			x := w1.send(one, leg(last))
+			r.all()
+			x.sent = true
+			c.end(r, x)
+			r.all()
+			if c.how != "" {
+				if n := w1.count("callonce_settled_total", "how=.="+c.how) - settled; n != 1 {
+					t.Errorf("one leg counts as %d settlements", n)
+				}
+			}
+			w1.now += 2e9
+			one.Tick(w1.now)
+			r.all()
+			if n := len(one.roots); n != 0 || one.rootBytes != 0 {
+				t.Errorf("%d roots and %d bytes are kept", n, one.rootBytes)
+			}
+			again := w2.send(two, leg(""))
+			r.all()
+			switch c.want {
+			case "sent":
+				if !again.resumed {
+					t.Errorf("refused: %d %s", again.status, again.reply)
+				}
+			case "replay":
+				if again.resumed || again.headers["idempotency-replayed"] != "true" || !strings.Contains(again.reply, `"n":7`) {
+					t.Errorf("resumed %v, %d %s", again.resumed, again.status, again.reply)
+				}
+			default:
+				if again.resumed || !strings.Contains(again.reply, c.want) {
+					t.Errorf("resumed %v, %d %s", again.resumed, again.status, again.reply)
+				}
+			}
+		})
+	}
+}
+
+// While etcd does not answer, the answers that roots wait with have a bound: beyond it a
+// root says that its answer was not kept.
+func TestRootsKeepLittle(t *testing.T) {
+	r := &remote{t: t, cluster: etcdsim.New()}
+	w, g := r.proxy(overEtcd)
+	g.rootBytes = mostRootBytes
+	leg := func(state string) *exchange {
+		x := w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"idempotency_key":"k"}`+state+`}}`)
+		r.all()
+		x.sent = x.resumed
+		return x
+	}
+	leg(`,"inputResponses":{"a":1},"requestState":"s1"`).answer(200, "application/json", okResult)
+	r.all()
+	if g.rootBytes != mostRootBytes {
+		t.Errorf("%d bytes are counted, of which %d are none", g.rootBytes, mostRootBytes)
+	}
+	leg("").wantRefused(409, "idempotency_response_not_replayable")
 }

@@ -77,6 +77,8 @@ type fakeGauge struct {
 
 func (g fakeGauge) Set(v uint64) { g.w.gauges[g.name] = v }
 
+func (g fakeGauge) Add(n int64) { g.w.gauges[g.name] += uint64(n) }
+
 func (g fakeGauge) Value() uint64 { return g.w.gauges[g.name] }
 
 func (w *world) Gauge(name string) Gauge { return fakeGauge{w, name} }
@@ -214,6 +216,13 @@ func (h *fakeHost) ResponseBody(size int) ([]byte, error) {
 
 func (h *fakeHost) Property(path []string) ([]byte, bool) {
 	v, ok := h.properties[strings.Join(path, ".")]
+	if strings.Join(path, ".") == "request.path" {
+		for _, l := range h.request {
+			if l[0] == ":path" {
+				v, ok = l[1], true
+			}
+		}
+	}
 	if !ok && len(path) == 1 {
 		v, ok = h.state[path[0]]
 	}
@@ -372,9 +381,10 @@ func (x *exchange) chunks(body string, n int) {
 	}
 }
 
+// Refusals have a status of their own in the configurations of most tests, so that they show.
 const (
-	plain = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"limits":{"reply_bytes":2000}}},"default":"p"}`
-	must  = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"tools":[{"match":"charge","guard":"required","status_tool":"get_charge"}]}},"default":"p"}`
+	plain = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"reply":"http","limits":{"reply_bytes":2000}}},"default":"p"}`
+	must  = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"reply":"http","tools":[{"match":"charge","guard":"required","status_tool":"get_charge"}]}},"default":"p"}`
 )
 
 func toolCall(id, args string) string {

@@ -8,28 +8,44 @@ import (
 	"github.com/callonce/callonce/plugin/internal/mcp"
 )
 
-// prepare works out what goes on to the server, while the call can still be read.
-func (s *Stream) prepare(r *mcp.Request, body, key []byte, id *[32]byte) {
+// prepare works out what goes on to the server, while the call can still be read. A
+// defect says why that cannot be told.
+func (s *Stream) prepare(r *mcp.Request, body, key []byte, id *[32]byte) (defect string) {
+	if s.policy.Forwards() && key == nil {
+		var digits [64]byte
+		hex.Encode(digits[:], id[:])
+		key = digits[:]
+	}
 	if s.policy.ForwardKey != "" {
 		s.call.forward = string(key)
-		if key == nil {
-			s.call.forward = hex.EncodeToString(id[:])
+	}
+	edit := mcp.Edit{Strip: s.policy.Strip && r.KeyInArguments(), Place: s.policy.ForwardPlace, Key: key}
+	if !edit.Strip && edit.Place.Name == "" {
+		if s.call.tool.Detach {
+			s.call.body = append(make([]byte, 0, len(body)), body...)
 		}
+		return ""
 	}
-	if s.policy.Strip && r.KeyInArguments() {
-		s.call.body = r.AppendStripped(make([]byte, 0, len(body)), body)
-	}
+	s.call.body, defect = r.AppendEdited(make([]byte, 0, len(body)+len(key)+len(edit.Place.Name)+placeOverhead), body, edit)
+	return defect
 }
+
+// placeOverhead is what a key takes in a body beside its text and the name of its place:
+// quotes, brackets, "arguments", unless the text must be escaped.
+const placeOverhead = 32
 
 // forward sends a claimed call on. The mesh must not repeat it, and its reply must
 // be readable.
 func (s *Stream) forward(h ledger.Lease) Action {
+	if s.detaches() {
+		return s.detach(h)
+	}
 	s.lease, s.stage = h, forwarded
 	s.reply = readAlong{cap: s.policy.Limits.ReplyBytes}
 	if !s.policy.Observe {
 		if !s.edit() {
 			// Nothing was sent yet: better no call than one that may run twice.
-			s.settle(ledger.Outcome{Event: ledger.Release})
+			s.settle(ledger.Outcome{Event: ledger.Release}, byProxyFault)
 			return s.refuse(&mcp.Unavailable, "")
 		}
 		s.g.counts.add(s.label(), meshRetriesOff)
@@ -86,7 +102,7 @@ func (s *Stream) goAhead() Action {
 	if s.policy.Observe {
 		return Continue
 	}
-	if !s.editHeaders() || s.policy.Strip && (!s.dropKeys() || s.host.RemoveRequestHeader("content-length") != nil) {
+	if !s.editHeaders() || s.policy.EditsBodies() && (!s.dropKeys() || s.host.RemoveRequestHeader("content-length") != nil) {
 		return s.refuseUnread(unreadable)
 	}
 	return Continue

@@ -7,7 +7,7 @@ import (
 )
 
 // freeing are a tool's answers that say that nothing ran, and errors that name no request.
-const freeing = `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true,"tools":[{"match":"*","on_tool_error":"release","released_errors":[-32000]}]}},"default":"p"}`
+const freeing = `{"namespace":"ns","policies":{"p":{"reply":"http","server":"srv","anonymous":true,"tools":[{"match":"*","on_tool_error":"release","released_errors":[-32000]}]}},"default":"p"}`
 
 // An answer that frees the key does so at its end, and not before: what follows it may be
 // the call's result, and the key must not be free while the call runs.

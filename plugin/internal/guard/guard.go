@@ -15,15 +15,19 @@ import (
 // concurrent use: a worker is one thread.
 type Guard struct {
 	Remote Remote // for stores outside of the proxy; set before Open
+	Calls  Calls  // of the filter's own, nil = none; set before Open
+	Queues Queues // between workers, nil = none; set before Open
 
 	config    *policy.Config
 	store     ledger.Store
 	etcd      *etcd.Store // the same, where keys are kept in etcd
 	marks     ledger.Marks
+	keys      ledger.Keys // what the store shows, nil = nothing
 	counts    counts
 	numbers   numbers
 	log       Log
 	waiting   map[ledger.Token]*Stream
+	inquiring map[ledger.Token]*waitingInquiry
 	now       func() ledger.Mono
 	digest    func(text []byte) uint64 // of a principal or a scope, for counting
 	open      []*Stream                // those that asked the ledger and have not ended
@@ -33,9 +37,15 @@ type Guard struct {
 	tokens    uint32
 	buffering buffering
 	once      once
+	roots     map[ledger.Token]*root // that were asked for and not forgotten
+	rootBytes int                    // of answers that wait for them
 
 	probing map[*Stream]struct{} // buffered, and their body callback has not come yet
 	late    map[*Stream]struct{} // judged; go on outside of their callbacks
+
+	awaiting awaiting
+	detached detachedCalls
+	paces    map[*policy.Tool]*pace
 
 	adverts        int // answers that may gain an advert, and have not ended
 	advertBuffered int // bytes that they keep
@@ -57,9 +67,17 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 		counts:  newCounts(config.Namespace, m),
 		numbers: numbersOf(config.Policies),
 		waiting: map[ledger.Token]*Stream{},
+		roots:   map[ledger.Token]*root{},
+
+		inquiring: map[ledger.Token]*waitingInquiry{},
+
 		probing: map[*Stream]struct{}{},
 		late:    map[*Stream]struct{}{},
 		servers: map[string]string{},
+
+		awaiting: newAwaiting(),
+		detached: newDetachedCalls(),
+		paces:    map[*policy.Tool]*pace{},
 	}
 	return g
 }
@@ -69,8 +87,9 @@ func New(config *policy.Config, m Metrics, log Log) *Guard {
 func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	env.Live, env.Log = g.isOpen, g.log
 	env.Count, env.Late, env.Census, env.Evicted = g.notice, g.settledLate, g.census, g.evicted
-	env.Policies = g.numbers.of
+	env.Policies = g.numbers.each
 	g.now = env.Now
+	g.awaiting.wakes = wakes{table: env.Table, key: wakesKey(g.config.Namespace), queues: g.Queues}
 	local := env
 	if g.config.Store.Kind != policy.SharedData {
 		local = localEnv(g, env)
@@ -79,12 +98,16 @@ func (g *Guard) Open(env ledger.Env, layout shared.Layout) error {
 	if err == nil {
 		g.marks, g.digest = store, store.Digest
 		g.store = openers[g.config.Store.Kind](g, env, store)
+		g.keys, _ = g.store.(ledger.Keys)
 	}
 	return err
 }
 
 // isOpen says whether the stream that asked with a token has not ended.
 func (g *Guard) isOpen(t ledger.Token) bool {
+	if g.roots[t] != nil {
+		return true
+	}
 	if g.live != nil {
 		g.looked++
 		return g.live[t]
@@ -190,6 +213,9 @@ func (g *Guard) Answered(t ledger.Token, a ledger.Answer) {
 		delete(g.waiting, t)
 		s.answered(a)
 	}
+	if r := g.roots[t]; r != nil {
+		g.rootAnsweredLate(r, a)
+	}
 }
 
 // fault logs a panic that was contained. Errors of the runtime name an index or a
@@ -217,4 +243,8 @@ func (g *Guard) Tick(now ledger.Mono) {
 	g.goOn()
 	g.gatherLive()
 	g.store.Tick(now)
+	g.live = nil
+	g.lookAtDetached(now)
+	g.lookReady()
+	g.lookAtWaiters(now)
 }

@@ -76,6 +76,7 @@ type Counter interface{ Add(n uint64) }
 // Gauge is a metric that is set. Its value is the process's, not the worker's.
 type Gauge interface {
 	Set(value uint64)
+	Add(n int64)
 	Value() uint64
 }
 

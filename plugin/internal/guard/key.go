@@ -23,8 +23,8 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 		return s.keylessCall(r, body)
 	case key == nil && guard == policy.GuardRequired:
 		return s.callLacksKey(r)
-	case key == nil && s.policy.ForwardKey != "" && s.keyTakenAhead():
-		// The header must go on with the key that it has, and not with a derived one.
+	case key == nil && s.policy.Forwards() && s.keyTakenAhead():
+		// The call must go on with the key that it has, and not with a derived one.
 		return s.guardedAhead()
 	}
 	return s.identify(r, body, key)
@@ -64,19 +64,23 @@ func (s *Stream) identify(r *mcp.Request, body, key []byte) Action {
 		return s.refuse(&mcp.NeverBuffered, "")
 	}
 	fingerprint := s.fingerprint(r, key == nil)
-	id := s.storedID(r, scope, key, fingerprint)
+	id := s.storedID(r, scope, key, fingerprint, false)
 	s.call.operation = hex16(id[:8])
+	if s.policy.Operators.Callers {
+		s.call.statusPath = s.ownPath(&id)
+	}
 	s.publish(r, scope, fingerprint)
-	s.prepare(r, body, key, &id)
-	return s.claim(s.intent(r, scope, id, fingerprint, key == nil))
+	if defect := s.prepare(r, body, key, &id); defect != "" {
+		return s.refuse(&mcp.Unsupported, defect)
+	}
+	c := s.intent(r, scope, id, fingerprint, key == nil)
+	s.call.root = s.root(r, scope, key, c)
+	return s.claim(c)
 }
 
-// fingerprint is what a repeat is compared by. A derived key never binds the request's
-// id: every attempt has another one, and each would be a key of its own.
+// fingerprint is what a repeat is compared by.
 func (s *Stream) fingerprint(r *mcp.Request, derived bool) [32]byte {
-	sum, buf := r.Fingerprint(s.g.buf, mcp.Shape{
-		BindID: s.policy.BindRequestID && !derived, Exclude: s.call.tool.Exclude, Round: s.call.tool.Round,
-	})
+	sum, buf := r.Fingerprint(s.g.buf, s.shape(derived))
 	s.g.buf = scratch.Keep(buf)
 	return sum
 }

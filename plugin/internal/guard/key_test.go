@@ -42,7 +42,7 @@ func TestKeysAgree(t *testing.T) {
 // key that is sent binds the id.
 func TestDerivedKeyDoesNotBindTheID(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"srv","anonymous":true,"bind_request_id":true,"tools":[{"match":"charge","guard":"derived"}]}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"srv","anonymous":true,"bind_request_id":true,"tools":[{"match":"charge","guard":"derived"}]}},"default":"p"}`)
 	w.send(g, toolCall("1", `{}`)).answer(200, "application/json", okResult)
 	w.send(g, toolCall("2", `{}`)).wantReplayed(`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
 	w.send(g, toolCall("3", `{}`), "idempotency-key", "k").answer(404, "text/plain", "no")

@@ -7,24 +7,43 @@ import (
 	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
-// numberOf is what the ledger knows a policy by: a digest of its name, so that configurations that name one alike count together.
-func numberOf(policy string) uint64 {
-	h := sha256.Sum256([]byte(policy))
+// numberOf is what the ledger knows a policy, or a tool, by: a digest of its name, so that configurations that name one alike count together.
+func numberOf(name string) uint64 {
+	h := sha256.Sum256([]byte(name))
 	return binary.LittleEndian.Uint64(h[:])
 }
 
-// numbers are those of the configured policies: by index, and back.
+// toolNumber is what the ledger knows a policy's tool by.
+func toolNumber(p *policy.Policy, match string) uint64 { return numberOf(p.Name + "\n" + match) }
+
+// ofProxy is the number that all policies share whose limits count over the proxy. The ledger
+// cannot tell them apart, so what it counts by itself has no server's label.
+const ofProxy = 1
+
+// numbers are those of the configured policies: by index, each once, and back.
 type numbers struct {
 	of    []uint64
+	each  []uint64
 	names map[uint64]string
+	tools map[*policy.Tool]uint64
 }
 
 func numbersOf(policies []*policy.Policy) numbers {
-	n := numbers{names: make(map[uint64]string, len(policies))}
+	n := numbers{names: make(map[uint64]string, len(policies)), tools: map[*policy.Tool]uint64{}}
 	for _, p := range policies {
-		number := numberOf(p.Name)
+		number, name := numberOf(p.Name), p.Name
+		if p.LimitsOfProxy {
+			number, name = ofProxy, ""
+		}
 		n.of = append(n.of, number)
-		n.names[number] = p.Name
+		if _, known := n.names[number]; !known {
+			n.each = append(n.each, number)
+		}
+		n.names[number] = name
+		n.tools[&p.Unlisted] = toolNumber(p, p.Unlisted.Match)
+		for i := range p.Tools {
+			n.tools[&p.Tools[i]] = toolNumber(p, p.Tools[i].Match)
+		}
 	}
 	return n
 }

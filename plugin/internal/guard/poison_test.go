@@ -89,6 +89,11 @@ func (d driven) ResponseTrailers() Action {
 	return d.Stream.ResponseTrailers()
 }
 
+func (d driven) Ended() {
+	defer d.returned()
+	d.Stream.Ended()
+}
+
 func (d driven) Done() {
 	defer d.returned()
 	d.Stream.Done()

@@ -12,6 +12,9 @@ func preset(name, more string) string {
 }
 
 func anyone(members string) string {
+	if !strings.Contains(members, `"reply":`) {
+		members = `,"reply":"http"` + members
+	}
 	return `{"namespace":"ns","policies":{"p":{"server":"srv","anonymous":true` + members + `}},"default":"p"}`
 }
 
@@ -75,6 +78,72 @@ func TestGatewayEvicts(t *testing.T) {
 	call(0).wantSent()
 }
 
+// G13: with limits_scope proxy the caps count over all policies that say so, an identity's
+// at all servers together; by default each policy counts by itself.
+func TestLimitsOfProxy(t *testing.T) {
+	config := func(scope string) string {
+		one := func(name string) string {
+			return `"` + name + `":{"server":"` + name + `","reply":"http","principal":["header:x-user"]` + scope +
+				`,"limits":{"entries":4,"entries_per_principal":3,"entries_per_scope":3,"in_flight":2,"in_flight_per_principal":1,"on_full":"evict"}}`
+		}
+		return `{"namespace":"ns","policies":{` + one("a") + `,` + one("b") + `},"routes":{"b":"b"},"default":"a"}`
+	}
+	for name, c := range map[string]struct {
+		scope    string
+		together bool
+	}{
+		"of a policy": {``, false}, "of a policy, said": {`,"limits_scope":"policy"`, false}, "of the proxy": {`,"limits_scope":"proxy"`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.worker(config(c.scope))
+			call := func(route, who, key string) *exchange {
+				x := w.open(g, user, who, "idempotency-key", key)
+				x.properties["xds.route_name"] = route
+				x.arrive(toolCall("1", `{}`))
+				return x
+			}
+			// In flight: ada's one call at a counts at b.
+			first := call("", "ada", "k1")
+			first.wantSent()
+			switch other := call("b", "ada", "k2"); {
+			case c.together:
+				other.wantRefused(429, "idempotency_capacity")
+			default:
+				other.wantSent()
+				other.answer(200, "application/json", okResult)
+			}
+			first.answer(200, "application/json", okResult)
+			// Completed: ada's fourth anywhere evicts her oldest, wherever that is.
+			for i, route := range []string{"b", "b", "b"} {
+				w.pass(time.Millisecond)
+				x := call(route, "ada", fmt.Sprint("more", i))
+				x.wantSent()
+				x.answer(200, "application/json", okResult)
+			}
+			again := call("", "ada", "k1")
+			if again.sent != c.together {
+				t.Errorf("ada's oldest, at the other server: runs again %v, expected %v", again.sent, c.together)
+			}
+			again.stream.Done()
+			label := "server=.=b;.;"
+			if c.together {
+				label = ""
+			}
+			for range 10 {
+				w.pass(time.Second)
+				g.Tick(w.now)
+			}
+			if n := w.count("ns;.;" + label + "callonce_evicted_total"); n == 0 {
+				t.Errorf("evictions are not counted under %q: %v", label, w.counts)
+			}
+			if n := w.gauges["namespace=.=ns;.;"+label+"state=.=completed;.;callonce_entries"]; n == 0 {
+				t.Errorf("entries are not counted under %q: %v", label, w.gauges)
+			}
+		})
+	}
+}
+
 // Preset sep3182 (designs S1–S6).
 func TestSEP3182(t *testing.T) {
 	w := newWorld(t)
@@ -126,7 +195,43 @@ func TestDerived(t *testing.T) {
 		t.Errorf("content-length: %s for %d bytes", got, len(keyed.body))
 	}
 	keyed.answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`)
-	ask(`{"a":1,"at":61,"idempotency_key":"again"}`).wantSent() // a failed one is taken over
+	failed := ask(`{"a":1,"at":61,"idempotency_key":"again"}`) // a failed one is taken over
+	failed.wantSent()
+	failed.answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"x"}}`)
+	running := ask(`{"a":1,"at":61,"idempotency_key":"again"}`) // however it failed
+	running.wantSent()
+
+	// Both with a key and without, who repeats a call that runs is told to ask.
+	running = ask(`{"a":2}`)
+	running.wantSent()
+	for _, args := range []string{`{"a":2}`, `{"a":1,"at":61,"idempotency_key":"again"}`} {
+		y := ask(args)
+		y.wantRefused(200, "idempotency_in_flight")
+		if !strings.Contains(y.reply, "Do not retry; call get to see its state.\"") || !strings.Contains(y.reply, `"retry":"reconcile_first"`) || y.headers["retry-after"] != "" {
+			t.Errorf("told %s %v", y.reply, y.headers)
+		}
+	}
+}
+
+// status_argument is named where the tool is that takes it, and its value is not.
+func TestStatusArgument(t *testing.T) {
+	for _, members := range []string{`"preset":"derived",`, `"reply":"tool_result",`} {
+		w := newWorld(t)
+		g := w.worker(`{"policies":{"p":{` + members + `"server":"srv","anonymous":true,"tools":[{"match":"*","status_tool":"get_charge","status_argument":"order\nid"}]}},"default":"p"}`)
+		ask := func() *exchange { return w.send(g, toolCall("1", `{"order\nid":"secret","idempotency_key":"k"}`)) }
+		first := ask()
+		first.wantSent()
+		for _, kind := range []string{"idempotency_in_flight", "idempotency_outcome_unknown"} {
+			if kind == "idempotency_outcome_unknown" {
+				first.stream.Done()
+			}
+			y := ask()
+			y.wantRefused(200, kind)
+			if !strings.Contains(y.reply, "; call get_charge with the same order?id to see its state") || strings.Contains(y.reply, "secret") {
+				t.Errorf("%s: %s", kind, y.reply)
+			}
+		}
+	}
 }
 
 // Preset forward (designs F1–F5).
@@ -159,6 +264,33 @@ func TestForward(t *testing.T) {
 	}
 	ask(`{"idempotency_key":"ü"}`).wantRefused(200, "idempotency_key_invalid") // it cannot go on in a header
 	ask(`{"a":1}`).wantSent()
+}
+
+// F5: a first step that only asks for a confirmation frees the key, the confirmed call runs
+// under it, is lost, goes again, and is then replayed, also to a late first step.
+func TestConfirmFirst(t *testing.T) {
+	w := newWorld(t)
+	g := w.worker(preset("forward", `,"tools":[{"match":"charge","exclude":["/confirmed"],"not_done":[{"pointer":"/structuredContent/status","equals":"confirmation_required"}]}]`))
+	ask := func(args string) *exchange { return w.send(g, toolCall("1", args), user, "ada") }
+	const first, second = `{"idempotency_key":"k","a":1}`, `{"idempotency_key":"k","a":1,"confirmed":true}`
+	for _, wrong := range []string{"false", "true"} { // a tool error may say so too
+		ask(first).answer(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"isError":`+wrong+`,"structuredContent":{"status":"confirmation_required"}}}`)
+	}
+	if n := w.count("callonce_settled_total", "how=.=released"); n != 2 {
+		t.Errorf("%d first steps freed their key, expected 2", n)
+	}
+	lost := ask(second)
+	lost.wantSent()
+	lost.stream.Done()
+	again := ask(second)
+	again.wantSent()
+	again.answer(200, "application/json", okResult)
+	ask(second).wantReplayed(okResult)
+	ask(first).wantReplayed(okResult)
+	// A handle of a task is no such result, whatever it says: what it began goes on.
+	task := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","structuredContent":{"status":"confirmation_required"}}}`
+	ask(`{"idempotency_key":"task"}`).answer(200, "application/json", task)
+	ask(`{"idempotency_key":"task"}`).wantRefused(200, "idempotency_response_not_replayable")
 }
 
 // Where headers are gone, a key that must travel in one cannot: the call is refused,
@@ -295,17 +427,75 @@ func TestLegs(t *testing.T) {
 	leg("").answer(200, "application/json", question)
 	leg("s1").answer(200, "application/json", okResult)
 	leg("s1").wantReplayed(okResult)
-	late := leg("") // a late duplicate of the first leg: the question again, from the server
-	late.wantSent()
-	late.answer(200, "application/json", question)
+	leg("").wantReplayed(okResult) // a late duplicate of the first leg, or a second round
 	leg("s1").wantReplayed(okResult)
+	other := w.send(g, toolCall("1", `{"other":1}`), "idempotency-key", "k")
+	other.wantRefused(409, "idempotency_key_conflict")
+	if n := w.count("callonce_settled_total", "how=.=completed"); n != 1 {
+		t.Errorf("one call completed %d times", n)
+	}
 	leg("s2").wantSent()
+}
+
+// What becomes of a later leg becomes of its root: unknown, or an answer that is not kept,
+// where it is; and nothing where the leg is released, or the root has no room.
+func TestRootOfLegs(t *testing.T) {
+	type story struct {
+		config string
+		end    func(x *exchange)
+		want   string // of the first leg again: a refusal, "replay" or "sent"
+	}
+	answer := func(body string) func(x *exchange) {
+		return func(x *exchange) { x.answer(200, "application/json", body) }
+	}
+	lost := func(x *exchange) { x.stream.Done() }
+	const derived = `{"policies":{"p":{"server":"s","anonymous":true,"tools":[{"match":"*","guard":"derived"}]}},"default":"p"}`
+	key := []string{"idempotency-key", "k"}
+	for name, c := range map[string]story{
+		"completed":     {plain, answer(okResult), "replay"},
+		"an error":      {plain, answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x"}}`), "replay"},
+		"lost":          {plain, lost, "idempotency_outcome_unknown"},
+		"too long":      {plain, answer(`{"jsonrpc":"2.0","id":1,"result":{"pad":"` + strings.Repeat("x", 3000) + `"}}`), "idempotency_response_not_replayable"},
+		"trailed":       {plain, answer(okResult + strings.Repeat(" ", 20) + `{}`), "idempotency_response_not_replayable"},
+		"asks on":       {plain, answer(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s2"}}`), "sent"},
+		"did not run":   {plain, answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}`), "sent"},
+		"a derived key": {derived, answer(okResult), "replay"},
+		"no room":       {anyone(`,"limits":{"entries":1}`), answer(okResult), "idempotency_capacity"},
+		"bound":         {anyone(`,"bind_request_id":true`), answer(okResult), "replay"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.worker(c.config)
+			h := key
+			if c.config == derived {
+				h = nil
+			}
+			leg := func(state string) *exchange {
+				return w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"a":1}`+state+`}}`, h...)
+			}
+			leg("").answer(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1"}}`)
+			c.end(leg(`,"inputResponses":{"a":1},"requestState":"s1"`))
+			again := leg("")
+			switch c.want {
+			case "sent":
+				again.wantSent()
+			case "replay":
+				if again.sent || again.headers["idempotency-replayed"] != "true" {
+					t.Fatalf("found sent %v, %d %s", again.sent, again.status, again.reply)
+				}
+			default:
+				if again.sent || !strings.Contains(again.reply, c.want) {
+					t.Fatalf("expected %s, found sent %v, %d %s", c.want, again.sent, again.status, again.reply)
+				}
+			}
+		})
+	}
 }
 
 // The proxy's own attributes as identity: claims and certificates.
 func TestAttributes(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","scope":["metadata:jwt/payload/tenant"],
+	g := w.worker(`{"policies":{"p":{"server":"s","reply":"http","scope":["metadata:jwt/payload/tenant"],
 		"principal":[["metadata:jwt/payload/iss","metadata:jwt/payload/sub"],"peer:uri_san","peer:subject"]}},"default":"p"}`)
 	const iss, sub, tenant = "metadata.filter_metadata.jwt.payload.iss", "metadata.filter_metadata.jwt.payload.sub", "metadata.filter_metadata.jwt.payload.tenant"
 	const san, subject = "connection.uri_san_peer_certificate", "connection.subject_peer_certificate"

@@ -21,12 +21,16 @@ const (
 	stateRequest   = "callonce.request_id"
 	stateSession   = "callonce.session_hash"
 	stateAttempt   = "callonce.attempt"
+	stateRepeats   = "callonce.repeats"
 	stateSource    = "callonce.duplicate_source"
 	stateRefusal   = "callonce.refusal"
 	stateOutcome   = "callonce.outcome"
 	stateMode      = "callonce.mode"
 	stateResult    = "callonce.result_id"
 	stateTaken     = "callonce.key_taken"
+	stateSettled   = "callonce.settled"
+	stateSettledBy = "callonce.settled_by"
+	stateWaited    = "callonce.waited"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.
@@ -131,8 +135,13 @@ func (s *Stream) repeated(a ledger.Answer) {
 		return
 	}
 	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), s.g.now())
-	s.g.counts.add(s.label(), duplicates, src)
+	s.g.counts.add(s.label(), duplicates, s.call.tool.Match, src)
 	s.state(stateSource, src)
+	if s.policy.CountRepeats {
+		if n := s.g.marks.Repeat(s.g.digest([]byte(s.call.operation)), max(s.call.tool.TTL, s.call.tool.Window)); n > 0 {
+			s.state(stateRepeats, itoa(n))
+		}
+	}
 }
 
 // source tells which layer repeated a call, from what differs between the two.

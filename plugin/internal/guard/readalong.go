@@ -20,7 +20,7 @@ func (s *Stream) ResponseBody(size int, end bool) (a Action) {
 	if size > 0 && s.wants() {
 		chunk, err := s.host.ResponseBody(size)
 		if err != nil || len(chunk) != size {
-			s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+			s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byProxyFault)
 			return Continue
 		}
 		if s.readChunk(chunk); r.settled && !r.events.Open() {
@@ -82,7 +82,7 @@ func (s *Stream) readChunk(chunk []byte) {
 	case r.body.Over:
 		s.readBeginning(r.body.Bytes())
 		if r.body = (mcp.Text{}); !r.settled && r.freed == notFreed {
-			s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+			s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byOverCap)
 		}
 	case whole:
 		s.judgeBody(r.body.Bytes())
@@ -125,11 +125,11 @@ func (s *Stream) readBeginning(data []byte) {
 	case a == mcp.Malformed:
 		s.reply.odd = max(s.reply.odd, perhapsOurs)
 	case a == mcp.Cancelled:
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byCancelled)
 	case a == mcp.Unnamed, a == mcp.InputRequired, s.released(a):
 		s.frees(a)
 	default:
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable, byOverCap)
 	}
 }
 

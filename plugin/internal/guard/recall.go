@@ -17,7 +17,7 @@ import (
 //	record  magic 'c' 'r', format, number of shapes | shapes u64, the latest first | traits of the latest
 
 const (
-	recordFormat = 1
+	recordFormat = 2
 	recordHead   = 4
 	mostShapes   = 8
 	recallTries  = 16

@@ -17,21 +17,36 @@ const (
 func (s *Stream) refuse(f *mcp.Refusal, detail string) Action {
 	s.outcome(outcomes[f.Type])
 	s.state(stateRefusal, f.Type)
+	s.g.counts.add(s.label(), refusals, f.Type)
 	if s.policy.Observe {
 		return s.pass()
 	}
+	return s.tell(f, detail)
+}
+
+// tell answers with a refusal.
+func (s *Stream) tell(f *mcp.Refusal, detail string) Action {
 	statusTool := ""
 	if s.call.tool != nil {
 		statusTool = OneLine(s.call.tool.StatusTool, len(s.call.tool.StatusTool))
+		if a := s.call.tool.StatusArgument; statusTool != "" && a != "" {
+			statusTool += " with the same " + OneLine(a, len(a)) // whose value the caller has
+		}
 	}
 	detail = OneLine(detail, len(detail))
 	named := f.In(dialect(s.policy.Preset))
 	if s.call.derived {
 		named = named.WithoutKey()
 	}
+	if statusTool != "" && s.policy.Preset == policy.Derived {
+		named = named.AskInstead()
+	}
+	if s.call.statusPath != "" && verdictsAsked[named.Code] {
+		named.StatusPath = s.call.statusPath
+	}
 	headers := [][2]string{{"content-type", "application/json"}}
-	if f.RetryAfter > 0 {
-		headers = append(headers, [2]string{"retry-after", itoa(f.RetryAfter)})
+	if named.RetryAfter > 0 {
+		headers = append(headers, [2]string{"retry-after", itoa(named.RetryAfter)})
 	}
 	status, shape := f.Status, named.AppendError
 	if s.call.isCall && s.policy.Reply != policy.ReplyHTTP {
@@ -85,8 +100,12 @@ func (s *Stream) refuseFault() (a Action) {
 	return s.refuse(&mcp.Unavailable, "")
 }
 
+// headerMismatch is the reason, as a label value, of the refusal that is the protocol's own.
+const headerMismatch = "header_mismatch"
+
 func (s *Stream) refuseMismatch(header string) Action {
 	s.outcome(outRejected)
+	s.g.counts.add(s.label(), refusals, headerMismatch)
 	if s.policy.Observe {
 		return s.pass()
 	}

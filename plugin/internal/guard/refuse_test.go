@@ -70,7 +70,7 @@ func TestMisnamedPolicy(t *testing.T) {
 // A refused call says in the access log what it was, before anybody claimed anything.
 func TestRefusedCallsArePublished(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","principal":["header:x-user"],"tools":[{"match":"charge","guard":"required"}]}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"s","principal":["header:x-user"],"tools":[{"match":"charge","guard":"required"}]}},"default":"p"}`)
 	for kind, headers := range map[string][]string{
 		"idempotency_key_required":               {"x-user", "ada"},
 		"idempotency_key_invalid":                {"x-user", "ada", "idempotency-key", "a b"},
@@ -91,7 +91,7 @@ func TestRefusedCallsArePublished(t *testing.T) {
 // Who sent no key is not told of one.
 func TestWordsWithoutKey(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","anonymous":true,"tools":[{"match":"charge","guard":"derived","status_tool":"get"}],"limits":{"in_flight":1}}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"s","anonymous":true,"tools":[{"match":"charge","guard":"derived","status_tool":"get"}],"limits":{"in_flight":1}}},"default":"p"}`)
 	first := w.send(g, toolCall("1", `{}`))
 	first.wantSent()
 	say := func(x *exchange, status int, kind, text string) {
@@ -119,7 +119,7 @@ func TestMisnamedMustGuard(t *testing.T) {
 // The log says once where no identity came from, and nothing of the caller.
 func TestNoIdentityIsTold(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","principal":[["metadata:envoy.filters.http.jwt_authn/payload/iss","metadata:envoy.filters.http.jwt_authn/payload/sub"],"header:x-user"]}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"s","principal":[["metadata:envoy.filters.http.jwt_authn/payload/iss","metadata:envoy.filters.http.jwt_authn/payload/sub"],"header:x-user"]}},"default":"p"}`)
 	for range 3 {
 		w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantRefused(400, "idempotency_requires_verified_identity")
 		w.send(g, toolCall("1", `{}`), "idempotency-key", "k", "x-user", "ada", "x-user", "bob").wantRefused(400, "idempotency_requires_verified_identity")

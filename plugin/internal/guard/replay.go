@@ -18,6 +18,10 @@ func (s *Stream) replay(r ledger.Reply) Action {
 		body = s.g.response.AppendMarked(nil, body)
 		s.g.response.Release()
 	}
+	if s.policy.MarkText {
+		body = s.g.response.AppendMarkedText(nil, body)
+		s.g.response.Release()
+	}
 	contentType := "application/json"
 	if mcp.OnlyEvents(s.head.accept) {
 		contentType = "text/event-stream"

@@ -128,7 +128,7 @@ func TestOrderOfDecisions(t *testing.T) {
 
 // What rule 1 passes is not buffered: the headers callback itself lets it go.
 func TestNotBuffered(t *testing.T) {
-	headerKeys := `{"policies":{"p":{"anonymous":true,"keys":["header:Idempotency-Key"]}},"default":"p"}`
+	headerKeys := `{"policies":{"p":{"reply":"http","anonymous":true,"keys":["header:Idempotency-Key"]}},"default":"p"}`
 	for _, c := range []struct {
 		name, config string
 		headers      []string
@@ -156,7 +156,7 @@ func TestNotBuffered(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	config := func(more string) string {
-		return `{"policies":{"p":{"server":"s","anonymous":true,"max_request_bytes":1024` + more + `}},"default":"p"}`
+		return `{"policies":{"p":{"reply":"http","server":"s","anonymous":true,"max_request_bytes":1024` + more + `}},"default":"p"}`
 	}
 	long := func(head string) string { return head + strings.Repeat(" ", 2000) }
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{`
@@ -234,7 +234,7 @@ func TestForwarding(t *testing.T) {
 // storedID is what the contract says, computed here by other means.
 func TestStoredID(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"principal":["header:x-user"],"scope":["header:x-tenant"],"session":true}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","principal":["header:x-user"],"scope":["header:x-tenant"],"session":true}},"default":"p"}`)
 	x := w.send(g, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","requestState":"s\u0031","inputResponses":[]}}`,
 		"idempotency-key", `"k\"1"`, "x-user", "ada", "x-tenant", "t1", "mcp-session-id", "sess")
 	x.wantSent()
@@ -242,7 +242,7 @@ func TestStoredID(t *testing.T) {
 	if want := hex.EncodeToString(sum[:8]); x.state["callonce.key_hash"] != want {
 		t.Errorf("stored id: expected %s, found %s", want, x.state["callonce.key_hash"])
 	}
-	g = w.worker(`{"policies":{"p":{"server":"s","principal":[["header:a","header:b"],"header:x-user"],"tools":[{"match":"charge","guard":"derived"}]}},"default":"p"}`)
+	g = w.worker(`{"policies":{"p":{"reply":"http","server":"s","principal":[["header:a","header:b"],"header:x-user"],"tools":[{"match":"charge","guard":"derived"}]}},"default":"p"}`)
 	x = w.send(g, toolCall("1", `{"n":1.0}`), "a", "1", "b", "2")
 	x.wantSent()
 	fp := sha256.Sum256([]byte(`{"method":"tools/call","params":{"arguments":{"n":1},"name":"charge"}}`))
@@ -255,7 +255,7 @@ func TestStoredID(t *testing.T) {
 // Every part of the scope separates: a key in one is unrelated to the same key in
 // another.
 func TestScopesAreApart(t *testing.T) {
-	config := `{"policies":{"p":{"principal":["header:x-user"],"scope":["header:x-tenant"],"session":true,"anonymous":true},"q":{"anonymous":true}},"routes":{"other":"q"},"default":"p"}`
+	config := `{"policies":{"p":{"reply":"http","principal":["header:x-user"],"scope":["header:x-tenant"],"session":true,"anonymous":true},"q":{"anonymous":true}},"routes":{"other":"q"},"default":"p"}`
 	w := newWorld(t)
 	g := w.worker(config)
 	body := toolCall("1", `{}`)
@@ -291,7 +291,7 @@ func TestScopesAreApart(t *testing.T) {
 
 func TestIdentityRefused(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","principal":["header:x-user","header:x-svc"],"scope":["header:x-tenant"]}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"s","principal":["header:x-user","header:x-svc"],"scope":["header:x-tenant"]}},"default":"p"}`)
 	for name, h := range map[string][]string{
 		"none":          nil,
 		"sent twice":    {"x-user", "ada", "x-user", "ada"},
@@ -309,7 +309,7 @@ func TestIdentityRefused(t *testing.T) {
 	}
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k", "x-svc", "robot").wantSent()
 	w.send(g, toolCall("1", `{}`)).wantSent() // nothing to guard: no identity needed
-	g = w.worker(`{"policies":{"p":{"anonymous":true}},"default":"p"}`)
+	g = w.worker(`{"policies":{"p":{"reply":"http","anonymous":true}},"default":"p"}`)
 	x := w.open(g, "idempotency-key", "k")
 	delete(x.properties, "xds.virtual_host_name")
 	x.arrive(toolCall("1", `{}`))
@@ -318,7 +318,7 @@ func TestIdentityRefused(t *testing.T) {
 
 // A key lasts ttl from its settlement; a derived one also its window from the claim.
 func TestTimes(t *testing.T) {
-	config := `{"policies":{"p":{"server":"s","anonymous":true,"ttl":"10s","tools":[{"match":"charge","guard":"derived","window":"60s"}]}},"default":"p"}`
+	config := `{"policies":{"p":{"reply":"http","server":"s","anonymous":true,"ttl":"10s","tools":[{"match":"charge","guard":"derived","window":"60s"}]}},"default":"p"}`
 	for _, c := range []struct {
 		key    string
 		works  time.Duration // between claim and completion
@@ -490,7 +490,7 @@ func TestTrailers(t *testing.T) {
 func TestNothingLeaks(t *testing.T) {
 	const key, arg, user, token = "SECRETKEY", "SECRETARG", "SECRETUSER", "SECRETTOKEN"
 	w := newWorld(t)
-	g := w.worker(`{"namespace":"n","policies":{"p":{"server":"s","principal":["header:x-user"],"anonymous":true}},"default":"p"}`)
+	g := w.worker(`{"namespace":"n","policies":{"p":{"reply":"http","server":"s","principal":["header:x-user"],"anonymous":true}},"default":"p"}`)
 	var all []*exchange
 	send := func(body string, h ...string) *exchange {
 		x := w.send(g, body, append(h, "authorization", token)...)
@@ -531,7 +531,7 @@ func TestEmptyKeyIsCutOut(t *testing.T) {
 		`"strip":false`:                 `{"a":1,"idempotency_key":""}`,
 	} {
 		w := newWorld(t)
-		g := w.worker(`{"policies":{"p":{"anonymous":true,` + members + `}},"default":"p"}`)
+		g := w.worker(`{"policies":{"p":{"reply":"http","anonymous":true,` + members + `}},"default":"p"}`)
 		x := w.send(g, toolCall("1", `{"a":1,"idempotency_key":""}`))
 		x.wantSent()
 		if string(x.body) != toolCall("1", want) || x.state["callonce.outcome"] != "" {
@@ -547,7 +547,7 @@ func TestEmptyKeyIsCutOut(t *testing.T) {
 // shows nothing of what was sent.
 func TestAmbiguousIsTold(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"namespace":"n","policies":{"p":{"server":"s","anonymous":true,"strip":true}},"default":"p"}`)
+	g := w.worker(`{"namespace":"n","policies":{"p":{"reply":"http","server":"s","anonymous":true,"strip":true}},"default":"p"}`)
 	before := len(w.logs)
 	for range 3 {
 		w.send(g, "\xef\xbb\xbf"+toolCall("1", `{"secret":"s3cr3t"}`)).wantSent()
@@ -573,7 +573,7 @@ func TestKeyHeadersGo(t *testing.T) {
 		`"strip":true,"keys":["json:/params/arguments/k"]`: {false, false, true},
 	} {
 		w := newWorld(t)
-		g := w.worker(`{"policies":{"p":{"anonymous":true,` + members + `}},"default":"p"}`)
+		g := w.worker(`{"policies":{"p":{"reply":"http","anonymous":true,` + members + `}},"default":"p"}`)
 		x := w.send(g, toolCall("1", `{"k":"k"}`), "idempotency-key", "k", "x-idempotency-key", "k", "x-own", "k")
 		x.wantSent()
 		for i, name := range []string{"idempotency-key", "x-idempotency-key", "x-own"} {

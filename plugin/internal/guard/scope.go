@@ -18,7 +18,7 @@ import (
 // scope is ever shown to another.
 type scoped struct {
 	text      []byte // server, path, identity, scope values and session as canonical JSON, without brackets
-	principal uint64 // digest of server and identity, for counting
+	principal uint64 // digest of server and identity, for counting; of the identity alone where limits are the proxy's
 	scope     uint64 // digest of the whole text, for counting
 	nameless  bool   // there is none: no identity came from anywhere
 }
@@ -43,7 +43,7 @@ func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
 	}
 	server := len(t)
 	t = append(t, ',')
-	t = canonical.AppendString(t, []byte(s.head.path))
+	t = canonical.AppendString(t, []byte(pathOf(s.head.path, s.policy.Path)))
 	t = append(t, ',')
 	start := len(t)
 	t, refusal, detail = s.appendIdentity(t)
@@ -75,7 +75,11 @@ func (s *Stream) scopeOf() (sc scoped, refusal *mcp.Refusal, detail string) {
 	}
 	t = canonical.AppendString(t, []byte(session.text))
 	s.g.scope, sc.text = scratch.Keep(t), t
-	s.g.buf = append(append(append(s.g.buf[:0], t[:server]...), ','), t[start:end]...)
+	s.g.buf = s.g.buf[:0]
+	if !s.policy.LimitsOfProxy {
+		s.g.buf = append(append(s.g.buf, t[:server]...), ',')
+	}
+	s.g.buf = append(s.g.buf, t[start:end]...)
 	sc.principal = s.g.digest(s.g.buf)
 	s.g.buf = scratch.Keep(s.g.buf)
 	sc.scope = s.g.digest(t)
@@ -242,8 +246,8 @@ var noCredentials = appendAnonymous(nil, nil)
 
 // storedID is the SHA-256 over the canonical JSON array that names a key in its
 // scope. An explicit key stands for one call whatever the tool, unless the policy says
-// key_per_tool; a derived one always names its tool.
-func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32]byte) [32]byte {
+// key_per_tool; a derived one always names its tool. root gives that of the call's first leg.
+func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32]byte, root bool) [32]byte {
 	b := append(s.g.buf[:0], `["callonce/key/1",`...)
 	b = append(b, sc.text...)
 	kind, tool := `,"x",`, []byte(nil)
@@ -256,9 +260,13 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 	b = append(b, kind...)
 	b = canonical.AppendString(b, tool)
 	b = append(b, ',')
-	// requestState is opaque: each leg of a multi-round trip is a key of its own.
+	// requestState is opaque: each leg of a multi-round trip is a key of its own, the root
+	// of them the one without.
 	at := len(b)
-	if b = r.State(b); len(b) == at {
+	if !root {
+		b = r.State(b)
+	}
+	if len(b) == at {
 		b = append(b, `""`...)
 	}
 	b = append(b, ',')

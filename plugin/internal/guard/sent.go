@@ -39,15 +39,24 @@ var unsent = []struct {
 // Response flags as bits of the 8-byte number response.flags (Envoy's
 // CoreResponseFlag order).
 const (
-	flagNoHealthyUpstream  = 1 << 1
-	flagRemoteReset        = 1 << 4
-	flagConnectFailure     = 1 << 5
-	flagOverflow           = 1 << 7
-	flagNoRoute            = 1 << 8
-	flagFaultInjected      = 1 << 10
-	flagRateLimited        = 1 << 11
-	flagRetryLimitExceeded = 1 << 15
-	flagNoCluster          = 1 << 24
+	flagNoHealthyUpstream   = 1 << 1
+	flagRequestTimeout      = 1 << 2
+	flagLocalReset          = 1 << 3
+	flagRemoteReset         = 1 << 4
+	flagConnectFailure      = 1 << 5
+	flagTermination         = 1 << 6
+	flagOverflow            = 1 << 7
+	flagNoRoute             = 1 << 8
+	flagFaultInjected       = 1 << 10
+	flagRateLimited         = 1 << 11
+	flagClientTermination   = 1 << 14
+	flagRetryLimitExceeded  = 1 << 15
+	flagStreamIdleTimeout   = 1 << 16
+	flagMaxDuration         = 1 << 19
+	flagDurationTimeout     = 1 << 22
+	flagServerProtocolError = 1 << 23
+	flagNoCluster           = 1 << 24
+	flagClientReset         = 1 << 28
 )
 
 // nothingSent reports whether a proxy's own reply proves that the call never left, or

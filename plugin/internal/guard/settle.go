@@ -36,15 +36,16 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		rule.then = ledger.MarkUnknown
 	}
 	if rule.then != rule.cancelled && s.wasCancelled() {
-		s.settle(ledger.Outcome{Event: rule.cancelled})
+		s.settle(ledger.Outcome{Event: rule.cancelled}, byCancelled)
 		return
 	}
+	cause := answerCauses[a]
 	switch {
 	case rule.then == ledger.Release:
 		s.frees(a)
 		return
 	case rule.then != ledger.Complete:
-		s.settle(ledger.Outcome{Event: rule.then})
+		s.settle(ledger.Outcome{Event: rule.then}, cause)
 		return
 	}
 	if ptr := s.call.tool.ResultID; ptr != "" {
@@ -52,9 +53,16 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 			s.state(stateResult, id)
 		}
 	}
+	if s.notDone(a, message) {
+		s.noteFreed(freedForALeg, byNotDone)
+		return
+	}
 	if s.released(a) {
 		s.frees(a)
 		return
+	}
+	if a == mcp.ToolError || a == mcp.Failed {
+		s.g.counts.add(s.label(), completedErrors, s.call.tool.Match, cause)
 	}
 	s.settle(ledger.Outcome{Event: ledger.Complete, Reply: ledger.Reply{
 		Status:  s.reply.status,
@@ -62,33 +70,49 @@ func (s *Stream) complete(a mcp.Answer, message []byte) {
 		IDEnd:   s.g.response.IDEnd,
 		Task:    a == mcp.Task,
 		Message: message,
-	}})
+	}}, cause)
 }
 
 // frees notes what will free the key at the answer's end.
 func (s *Stream) frees(a mcp.Answer) {
-	by := freedByError
 	switch {
 	case a == mcp.InputRequired:
-		by = freedForALeg
+		s.noteFreed(freedForALeg, byInputRequired)
 	case a == mcp.Unnamed && !s.released(a):
-		by = notFreed
 	case a == mcp.Unnamed:
-		by = freedUnnamed
+		s.noteFreed(freedUnnamed, byErrorCode)
+	case a == mcp.Failed && s.policy.ReleasedError(s.call.tool, s.g.response.Code):
+		s.noteFreed(freedByError, byErrorCode)
+	default:
+		s.noteFreed(freedByError, answerCauses[a])
 	}
-	s.reply.freed = max(s.reply.freed, by)
+}
+
+func (s *Stream) noteFreed(by freed, cause string) {
+	if by > s.reply.freed {
+		s.reply.freed, s.reply.freedBy = by, cause
+	}
 }
 
 // released reports whether an error says, by itself or by the configuration, that the tool
-// has not run.
+// has not run, or that it failed and may be called again.
 func (s *Stream) released(a mcp.Answer) bool {
 	switch a {
 	case mcp.ToolError:
 		return s.call.tool.ReleaseToolError
-	case mcp.Failed, mcp.Unnamed:
+	case mcp.Failed:
+		return s.call.tool.ReleaseError || s.policy.ReleasedError(s.call.tool, s.g.response.Code)
+	case mcp.Unnamed:
 		return s.policy.ReleasedError(s.call.tool, s.g.response.Code)
 	}
 	return false
+}
+
+// notDone reports whether a result says, by the configuration, that the tool has not done
+// what it was called for, as one that asks for a confirmation first. A task's handle never
+// does: what it began goes on.
+func (s *Stream) notDone(a mcp.Answer, message []byte) bool {
+	return (a == mcp.Result || a == mcp.ToolError) && s.g.response.Shows(message, s.call.tool.NotDone)
 }
 
 // atEnd settles an answer that has passed whole and has not settled itself.
@@ -100,15 +124,15 @@ func (s *Stream) atEnd() {
 	switch {
 	case r.settled && r.form == asEvents && r.events.Open():
 		// The response was too long, and does not even end.
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byCutShort)
 	case r.settled:
 	case r.freed != notFreed:
 		s.settleFreed()
 	case r.odd == surelyOurs && !r.events.Open():
-		s.settleNoResult(ledger.MarkNotReplayable)
+		s.settleNoResult(ledger.MarkNotReplayable, byMalformed)
 	default:
 		// The stream ended without the response: it may come on another one, or never.
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byNoResponse)
 	}
 }
 
@@ -118,11 +142,11 @@ func (s *Stream) settleFreed() {
 	r := &s.reply
 	switch {
 	case r.odd != notOdd, r.events.Begun(), r.form == asJSON && !r.value.Done && !(r.ended && r.expect >= 0):
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byMalformed)
 	case r.freed == freedForALeg:
-		s.settle(ledger.Outcome{Event: ledger.Release})
+		s.settle(ledger.Outcome{Event: ledger.Release}, r.freedBy)
 	default:
-		s.settleNoResult(ledger.Release)
+		s.settleNoResult(ledger.Release, r.freedBy)
 	}
 }
 
@@ -133,7 +157,7 @@ func (s *Stream) takeBack() {
 	if !s.reply.settled {
 		ev = ledger.MarkUnknown
 	}
-	s.settle(ledger.Outcome{Event: ev})
+	s.settle(ledger.Outcome{Event: ev}, byMalformed)
 }
 
 // settleAtEnd is the stream's end. An answer that did not pass whole leaves an
@@ -147,7 +171,8 @@ func (s *Stream) settleAtEnd() {
 		return
 	}
 	if !r.settled || r.event == ledger.MarkNotReplayable && !r.ended {
-		s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+		flags, _ := s.host.Property(propFlags)
+		s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, lossBy(flags, byCutShort))
 	}
 }
 
@@ -159,17 +184,31 @@ var hows = [...]string{
 	ledger.MarkNotReplayable: "not_replayable",
 }
 
-// settle tells the ledger. Only the holder's settlement counts; the ledger itself counts
-// one that came late, and one that it takes later.
-func (s *Stream) settle(o ledger.Outcome) {
+// settle tells the ledger, and publishes what became of the call, and why: one of the words
+// of cause.go. Only the holder's settlement counts; the ledger itself counts one that came
+// late, and one that it takes later.
+func (s *Stream) settle(o ledger.Outcome, cause string) {
 	s.reply.settled, s.reply.event = true, o.Event
 	if s.reply.fenced {
 		return
 	}
+	if o.Event == ledger.Complete || o.Event == ledger.MarkNotReplayable {
+		s.tookSoLong()
+	}
+	how := hows[o.Event]
+	o.Why = ledger.Why{Cause: causeNumber(cause), Status: s.reply.status}
 	switch s.g.store.Settle(s.lease, o) {
 	case ledger.Applied:
-		s.g.counts.add(s.label(), settlements, hows[o.Event])
+		s.g.counts.add(s.label(), settlements, how)
+		s.settleRoot(o)
+	case ledger.Pending:
+		s.settleRoot(o)
 	case ledger.Fenced:
+		// The others took this worker for dead, and have marked the call unknown.
 		s.reply.fenced = true
+		how, cause = hows[ledger.MarkUnknown], byHolderLost
 	}
+	s.settledLease(&s.lease)
+	s.state(stateSettled, how)
+	s.state(stateSettledBy, cause)
 }

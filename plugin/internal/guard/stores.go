@@ -39,7 +39,7 @@ func openEtcd(g *Guard, env ledger.Env, local *shared.Shared) ledger.Store {
 	}
 	g.etcd = etcd.Open(etcd.Env{
 		Caller: g.Remote.Caller(o.Cluster), Sink: g, Now: env.Now, Wall: g.Remote.Wall, Random: env.Random, Log: env.Log,
-		Count: g.notice, Late: g.settledLate, Live: g.isOpen, Local: local,
+		Count: g.notice, Late: g.settledLate, Live: g.isOpen, Local: local, Taken: g.taken,
 		Up: func(is bool) {
 			value := uint64(0)
 			if is {
@@ -48,7 +48,7 @@ func openEtcd(g *Guard, env ledger.Env, local *shared.Shared) ledger.Store {
 			up.Set(value)
 		},
 		Trouble: func(why etcd.Reason) { g.counts.add("", storeTrouble, string(why)) },
-	}, etcd.Options{Prefix: prefix, Cluster: o.Cluster, Timeout: o.Timeout, Lease: g.longestLease(), TTLs: g.ttls(), Holder: g.Remote.Node})
+	}, etcd.Options{Prefix: prefix, Cluster: o.Cluster, Timeout: o.Timeout, Lease: g.longestLease(), TTLs: g.ttls(), Holder: g.Remote.Node, Page: g.page()})
 	return g.etcd
 }
 
@@ -106,5 +106,18 @@ func (g *Guard) CallEnded(id uint32, status int, message []byte) {
 	}()
 	if g.etcd != nil {
 		g.etcd.Answered(etcd.CallID(id), status, message)
+		g.lookReady()
 	}
+}
+
+// mostPage bounds, in bytes, what a page for operators takes of answers that it does not show: etcd hands records over whole.
+const mostPage = 1 << 20
+
+// page is how many records of etcd's fit on a page.
+func (g *Guard) page() int {
+	longest := 1
+	for _, p := range g.config.Policies {
+		longest = max(longest, p.Limits.ReplyBytes)
+	}
+	return min(max(mostPage/longest, 1), 100)
 }

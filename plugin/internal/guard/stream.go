@@ -18,6 +18,7 @@ const (
 	replied          // answered by us
 	advertised       // sent on; its answer may gain an advert
 	watching         // goes on; its body is looked at while it passes
+	holding          // claimed; the filter makes the call itself, and the caller waits
 )
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
@@ -33,11 +34,16 @@ type Stream struct {
 	reply  readAlong
 	advert *advertising // nil but for the answers that gain one
 
-	sniffs bool // while reading: the body's beginning has not been seen, nor whether it is JSON
+	operated bool // a request of the operators' interface, which never goes on
+	sniffs   bool // while reading: the body's beginning has not been seen, nor whether it is JSON
 
 	watched []byte // while watching, what has passed of a body that came in pieces
 
 	wait wait // how it waits until its body has been judged
+
+	callout *detached // while holding: the call that was made
+
+	waiter *waiter // of a call whose repeats wait for its answer, until the ledger's last word
 
 	asked bool // the ledger was asked; index is where the guard keeps the stream
 	index int
@@ -54,9 +60,12 @@ type call struct {
 	operation string              // the call's public name: 16 hex digits of its stored id
 	forward   string              // what goes on in the header forward_key
 	body      []byte              // what goes on in place of the body, nil = as it came
+	root      *root               // nil where this is the first leg
 	isCall    bool                // a well-formed tools/call whose id was read
 	guarded   bool
 	derived   bool // by what was called: no key was sent
+
+	statusPath string // where the caller may ask how its key stands, "" = nowhere
 }
 
 // NewStream begins a stream.
@@ -89,6 +98,11 @@ func (s *Stream) RequestHeaders(end bool) (a Action) {
 	s.policy = s.g.route(s.host)
 	if s.policy == nil {
 		return s.pass()
+	}
+	if s.policy.Operators.Path != "" {
+		if a, is := s.operates(); is {
+			return a
+		}
 	}
 	if s.keyless() {
 		return s.watch(end)
@@ -171,7 +185,7 @@ func (s *Stream) RequestTrailers(size int) (a Action) {
 
 // afterJudgement is what the rest of a request does that has been judged.
 func (s *Stream) afterJudgement() Action {
-	return Action(s.stage == asking || s.stage == replied)
+	return Action(s.stage == asking || s.stage == replied || s.stage == holding)
 }
 
 // read takes the whole body and judges it.
@@ -203,10 +217,22 @@ func (s *Stream) releaseMemory() {
 	s.call.body, s.watched = nil, nil
 }
 
-// Done is called when the stream has ended, in whatever way.
+// Ended is called when the stream has ended, before its line of the access log is written:
+// what is published now still reaches it. Done follows, and does the same where Ended was not
+// called.
+func (s *Stream) Ended() {
+	var a Action
+	defer s.contain(answerPasses, &a)
+	if s.stage == forwarded {
+		s.settleAtEnd()
+	}
+}
+
+// Done is called when the stream is over, in whatever way.
 func (s *Stream) Done() {
 	var a Action
 	defer s.contain(answerPasses, &a)
+	defer s.leaveRoot()
 	s.move(isOver)
 	if s.asked {
 		s.g.leave(s)
@@ -214,10 +240,13 @@ func (s *Stream) Done() {
 	switch s.stage {
 	case asking:
 		s.leaveLedger()
+		s.endWait(waitLeft)
 	case forwarded:
 		s.settleAtEnd()
 	case advertised:
 		s.dropAdvert()
+	case holding:
+		s.leaveCallout()
 	}
 	s.stage = passing
 	s.releaseMemory()
@@ -225,6 +254,7 @@ func (s *Stream) Done() {
 
 // leaveLedger says that nobody waits for an answer any more.
 func (s *Stream) leaveLedger() {
+	s.leaveInquiry()
 	if _, waits := s.g.waiting[s.token]; waits {
 		delete(s.g.waiting, s.token)
 		s.g.store.Forget(s.token)
@@ -249,9 +279,11 @@ func (s *Stream) contain(p phase, a *Action) {
 		return
 	}
 	s.g.fault(fault)
+	s.failWait()
 	was := s.stage
 	s.stage = passing
 	s.failAdvert()
+	s.leaveCallout() // what the call is answered is not for whose stream this memory is next
 	if was == forwarded {
 		s.markUnknown()
 	}
@@ -262,6 +294,8 @@ func (s *Stream) contain(p phase, a *Action) {
 		*a = s.refuseFault()
 	case p == request && was == replied:
 		*a = Pause
+	case p == request && s.operated:
+		*a = s.answerFault()
 	case p == request && was != passing && was != forwarded && s.mayBeGuarded():
 		*a = s.refuseFault()
 	}
@@ -278,5 +312,5 @@ func (s *Stream) mayBeGuarded() bool {
 // markUnknown ends a lease whose call may have run.
 func (s *Stream) markUnknown() {
 	defer func() { _ = recover() }()
-	s.settle(ledger.Outcome{Event: ledger.MarkUnknown})
+	s.settle(ledger.Outcome{Event: ledger.MarkUnknown}, byFault)
 }

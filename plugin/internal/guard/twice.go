@@ -38,7 +38,7 @@ func (s *Stream) claimedAhead(a ledger.Answer) bool {
 }
 
 // takesKeysOut reports whether a key may not be where it was for an instance behind.
-func (s *Stream) takesKeysOut() bool { return s.policy.Strip || s.policy.ForwardKey != "" }
+func (s *Stream) takesKeysOut() bool { return s.policy.Strip || s.policy.Forwards() }
 
 // keyTakenAhead reports whether this call had a key until an instance ahead, which claimed
 // it under that key, took it out or moved it. What is derived in its stead would be one

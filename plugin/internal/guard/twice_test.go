@@ -29,7 +29,7 @@ func (c chained) answer(body string) {
 	c.ahead.answer(200, "application/json", body)
 }
 
-const twiceOf = `{"namespace":%q,"policies":{"p":{"server":"srv","anonymous":true,%s}},"default":"p"}`
+const twiceOf = `{"namespace":%q,"policies":{"p":{"reply":"http","server":"srv","anonymous":true,%s}},"default":"p"}`
 
 // Issue 10, point 7: twice in one chain, with the same configuration or another. Each
 // intent runs once, its repeat gets the answer, and another key is another intent.

@@ -134,7 +134,7 @@ func TestSpell(t *testing.T) {
 // of the same bytes.
 func TestTypedClaims(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","principal":["metadata:f/uid","metadata:f/sub"],"scope":["metadata:f/org"]}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"s","principal":["metadata:f/uid","metadata:f/sub"],"scope":["metadata:f/org"]}},"default":"p"}`)
 	send := func(claims string) *exchange {
 		x := w.open(g, "idempotency-key", "k")
 		x.metadata = asMetadata(t, claims)
@@ -225,7 +225,7 @@ func untyped(v any) string {
 // A text that cannot be anything else is not looked at twice.
 func TestTypesAreReadWhereNeeded(t *testing.T) {
 	w := newWorld(t)
-	g := w.worker(`{"policies":{"p":{"server":"s","principal":["metadata:f/sub"]}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"s","principal":["metadata:f/sub"]}},"default":"p"}`)
 	x := w.open(g, "idempotency-key", "k")
 	x.properties["metadata.filter_metadata.f.sub"] = "ada"
 	x.metadata = []byte("no protobuf")
@@ -288,6 +288,6 @@ func TestServersAreApart(t *testing.T) {
 		t.Errorf("%d labels for %d servers: %v", len(labels), len(ids), labels)
 	}
 	// A server that is named so is another one.
-	g := w.worker(`{"policies":{"p":{"server":"a/c","anonymous":true}},"default":"p"}`)
+	g := w.worker(`{"policies":{"p":{"reply":"http","server":"a/c","anonymous":true}},"default":"p"}`)
 	w.send(g, toolCall("1", `{}`), "idempotency-key", "k").wantSent()
 }

@@ -51,7 +51,7 @@ type Env struct {
 	// Count is told what happened.
 	Count func(what Notice, policy uint64)
 	// Late is told of a settlement that Settle called Pending, when it is applied. What
-	// ends fenced instead is told as LateFenced.
+	// ends fenced instead is told as LateFenced. Of a Claim.Root nothing is told.
 	Late func(policy uint64, ev Event)
 	// Evicted is told the age of an entry, since its settlement, when it is evicted.
 	Evicted func(policy uint64, age time.Duration)
@@ -75,7 +75,8 @@ type Cancellation struct {
 	Request uint64 // digest of the JSON-RPC id
 }
 
-// Marks remembers which calls were cancelled, for all workers of a process.
+// Marks remembers which calls were cancelled, and how often keys were repeated, for all workers
+// of a process.
 type Marks interface {
 	// Runs reports whether a policy may have a call in flight, in whatever worker. It costs
 	// one look into the table.
@@ -86,4 +87,7 @@ type Marks interface {
 	// Cancelled reports whether a call that was claimed at a time was cancelled since. Where
 	// the table cannot tell, it may have been.
 	Cancelled(c Cancellation, claimed Mono) bool
+	// Repeat counts one more repeat of a key, a digest, and gives their number so far. It
+	// begins anew where none came for as long as said. It is 0 where it cannot be counted.
+	Repeat(key uint64, lasting time.Duration) int
 }

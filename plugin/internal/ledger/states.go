@@ -61,7 +61,28 @@ const (
 	// Evict makes room for another entry.
 	Evict
 
+	// The events below an operator causes, of a key whose outcome nobody knows.
+
+	// ResolveCompleted says that the call ran, and that its answer is to be had elsewhere.
+	ResolveCompleted
+	// ResolveReleased says that it did not run: a repeat may.
+	ResolveReleased
+	// ResolveRefused lets no repeat run, also where repeats may take unknown outcomes over.
+	ResolveRefused
+
 	// NumEvents is how many there are, NumHolderEvents how many of them a holder settles with.
-	NumEvents       = 6
+	NumEvents       = 9
 	NumHolderEvents = 4
 )
+
+// Why is how an entry came to be what it is. The numbers are the guard's, but for HolderLost: equal ones are the same.
+type Why struct {
+	Cause  Cause
+	Status int // of the HTTP answer, 0 = there was none
+}
+
+// Cause is a number that is stored: never renumber them.
+type Cause uint8
+
+// HolderLost is the cause that the ledger itself sees.
+const HolderLost Cause = 1

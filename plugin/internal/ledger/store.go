@@ -39,8 +39,13 @@ type Claim struct {
 	Scope       uint64 // digest, for counting
 	Session     uint64 // digest of the session, 0 = none; only kept and given back
 	Request     uint64 // digest of the JSON-RPC id; only kept and given back
+	Tool        uint64 // what is called, for operators; only kept and given back
+	Shown       uint64 // what operators know the scope by where the store is many processes'; only kept and given back
 	// RetryUnknown lets the claim take over a key of unknown outcome (on_unknown: retry).
 	RetryUnknown bool
+	// Root says that the claim is no call's: it is settled with what another leg came to, and
+	// Env.Late is not told of that.
+	Root bool
 	// TakesTasks says that the asking client may be handed a task.
 	TakesTasks bool
 	Budget     Budget
@@ -80,6 +85,7 @@ type Lease struct {
 	Holder  uint64 // the incarnation that won it
 	Claimed Mono
 	Attempt int // 1, or more where an unknown outcome was taken over
+	Root    bool
 	Policy  uint64
 	Budget  Budget
 	Limits  Limits
@@ -92,12 +98,14 @@ type Reply struct {
 	Status         int
 	IDStart, IDEnd int
 	Task           bool // hands out a task: only for those who declare tasks
+	Elsewhere      bool // an operator says that the call ran: there is no message
 	Message        []byte
 }
 
 // Outcome is how a lease ends.
 type Outcome struct {
 	Event Event // one of a holder
+	Why   Why   // only kept and given back
 	Reply Reply // for Complete
 }
 

@@ -26,14 +26,18 @@ func (r *Request) inArguments(k bodyKey) bool {
 // AppendStripped appends body without the key sources in its arguments. body is what
 // was read; every other byte stays as it was sent.
 func (r *Request) AppendStripped(dst, body []byte) []byte {
-	type cut struct{ from, to int }
-	var cuts []cut
+	out, _ := r.AppendEdited(dst, body, Edit{Strip: true})
+	return out
+}
+
+// cuts are the key sources in the arguments, but for one that stays, each with a comma.
+func (r *Request) cuts(body []byte, staying canonical.Node) (cuts []change) {
 	for _, k := range r.keys {
-		if !r.inArguments(k) {
+		if !r.inArguments(k) || k.node == staying {
 			continue
 		}
 		from, to := r.doc.MemberSpan(k.node)
-		before, after := r.stays(k.node)
+		before, after := r.stays(k.node, staying)
 		switch {
 		case after || !before && r.doc.Next(k.node) != canonical.NoNode:
 			for to++; body[to-1] != ','; to++ {
@@ -42,28 +46,19 @@ func (r *Request) AppendStripped(dst, body []byte) []byte {
 			for from--; body[from] != ','; from-- {
 			}
 		}
-		cuts = append(cuts, cut{from, to})
+		cuts = append(cuts, change{from: from, to: to})
 	}
-	slices.SortFunc(cuts, func(a, b cut) int { return a.from - b.from })
-	at := 0
-	for _, c := range cuts {
-		// A key source may be listed twice, or lie inside another.
-		if c.from >= at {
-			dst = append(dst, body[at:c.from]...)
-			at = c.to
-		}
-	}
-	return append(dst, body[at:]...)
+	return cuts
 }
 
-// stays reports whether a member before this one, and one after it, is no key.
-func (r *Request) stays(member canonical.Node) (before, after bool) {
+// stays reports whether a member before this one, and one after it, is no key that goes.
+func (r *Request) stays(member, staying canonical.Node) (before, after bool) {
 	seen := false
 	for m := r.doc.First(r.doc.Parent(member)); m != canonical.NoNode; m = r.doc.Next(m) {
 		switch {
 		case m == member:
 			seen = true
-		case r.isKey(m):
+		case r.isKey(m) && m != staying:
 		case seen:
 			return before, true
 		default:

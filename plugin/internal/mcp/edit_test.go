@@ -123,6 +123,26 @@ func TestMarked(t *testing.T) {
 	}
 }
 
+// A line for the model stands at the end of the content, if there is a place for it.
+func TestMarkedText(t *testing.T) {
+	const line = `{"type":"text","text":"This call ran before. This is its first answer again: nothing was done a second time."}`
+	for in, want := range map[string]string{
+		`{"id":1,"result":{"content":[]}}`: `{"id":1,"result":{"content":[` + line + `]}}`,
+		` {"result" : {"a":[1], "content" : [ {"type":"text","text":"]"} ] , "b":2} ,"id":1} `: ` {"result" : {"a":[1], "content" : [ {"type":"text","text":"]"} ,` + line + `] , "b":2} ,"id":1} `,
+		`{"id":1,"result":{"content":"text"}}`:                                                 `{"id":1,"result":{"content":"text"}}`,
+		`{"id":1,"result":{"structuredContent":{"content":[]}}}`:                               `{"id":1,"result":{"structuredContent":{"content":[]}}}`,
+		`{"id":1,"result":{"content":[NaN]}}`:                                                  `{"id":1,"result":{"content":[NaN]}}`,
+		`{"id":1,"result":{"content":[],"content":[]}}`:                                        `{"id":1,"result":{"content":[],"content":[]}}`,
+		`{"id":1,"result":7}`:                                                                  `{"id":1,"result":7}`,
+		`{"id":1,"error":{"code":1}}`:                                                          `{"id":1,"error":{"code":1}}`,
+	} {
+		var r Response
+		if got := string(r.AppendMarkedText(nil, []byte(in))); got != want {
+			t.Errorf("%s: expected %s, found %s", in, want, got)
+		}
+	}
+}
+
 func TestResultID(t *testing.T) {
 	var r Response
 	message := []byte(`{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":"ch_1","n":12,"cut":"ch_\ud83d","o":{},"long":"` + strings.Repeat("x", 500) + `"},"x":NaN,"behind":"y"}}`)

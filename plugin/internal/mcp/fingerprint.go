@@ -11,12 +11,15 @@ type Shape struct {
 	BindID  bool     // the request's id is part of the intent
 	Exclude []string // JSON Pointers into arguments that are not
 	Round   []Round  // times in arguments that count by their interval only
+	// FirstLeg leaves out what only later legs of a multi-round trip have: requestState and
+	// inputResponses.
+	FirstLeg bool
 }
 
 // Fingerprint is the SHA-256 over the canonical form of
 // {"method":"tools/call","params":P}, P being all of params but _meta and the key
 // sources, with absent, null or [] arguments as {}. buf is scratch; it is returned for
-// reuse. What one Shape excludes stays out until the next Read: a call has one Shape.
+// reuse. What one Shape excludes stays out until the next Read: a call has one Exclude.
 func (r *Request) Fingerprint(buf []byte, s Shape) ([32]byte, []byte) {
 	buf = r.AppendIntent(buf[:0], s)
 	return sha256.Sum256(buf), buf
@@ -48,7 +51,7 @@ func (r *Request) AppendIntent(dst []byte, s Shape) []byte {
 	open, argued := len(dst), false
 	for _, m := range r.doc.Sorted(r.params) {
 		name := r.doc.Name(m)
-		if string(name) == "_meta" || r.isKey(m) {
+		if string(name) == "_meta" || r.isKey(m) || s.FirstLeg && (string(name) == "requestState" || string(name) == "inputResponses") {
 			continue
 		}
 		if !argued && canonical.CompareNames(name, []byte("arguments")) >= 0 {

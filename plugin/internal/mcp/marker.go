@@ -34,6 +34,35 @@ func (r *Response) AppendMarked(dst, text []byte) []byte {
 	return appendFront(dst, text, e.spans[fieldMeta].start, replayedMember, empty)
 }
 
+// replayedText is a block of content that says to a model what it sees.
+const replayedText = `{"type":"text","text":"This call ran before. This is its first answer again: nothing was done a second time."}`
+
+// AppendMarkedText appends a stored response with a line for the model at the end of its
+// result's content. One without such a list, or that is no strict JSON, has no place for it
+// and is appended as it is.
+func (r *Response) AppendMarkedText(dst, text []byte) []byte {
+	e := &r.envelope
+	if e.read(text) != message {
+		return append(dst, text...)
+	}
+	r.doc.Limit(maxValues)
+	if r.doc.Parse(e.raw(text, fieldResult)) != nil {
+		return append(dst, text...)
+	}
+	content := r.doc.Member(r.doc.Root(), "content")
+	if r.doc.Kind(content) != canonical.Array {
+		return append(dst, text...)
+	}
+	_, end := r.doc.Span(content)
+	end += e.spans[fieldResult].start - 1 // at the bracket
+	dst = append(dst, text[:end]...)
+	if r.doc.First(content) != canonical.NoNode {
+		dst = append(dst, ',')
+	}
+	dst = append(dst, replayedText...)
+	return append(dst, text[end:]...)
+}
+
 // appendFront appends message with a member put at the front of the object at start.
 func appendFront(dst, message []byte, start int, member string, empty bool) []byte {
 	dst = append(dst, message[:start+1]...)

@@ -16,15 +16,16 @@ type Refusal struct {
 	Code       int
 	MayHaveRun string // of this key's intent, or of this request where no key was looked up: no, unknown, running, yes
 	Retry      string
-	RetryAfter int    // seconds for Retry-After, 0 = none; of Capacity the least
+	RetryAfter int    // seconds for Retry-After and data.retry_after_ms, 0 = none; of Capacity the least
 	Also       string // another specification's name for the same thing
 	Message    string
 	Advice     string // follows the message; %s stands for the tool that tells the state, if there is one
 	After      string // follows that, a sentence
 	Keyless    string // the message to a caller that sent no key, where it differs
+	StatusPath string // where its caller may ask how the key stands, "" = nowhere
 }
 
-// The refusals. A new outcome is one line here.
+// The refusals. A new refusal is one line here.
 var (
 	Unsupported = Refusal{Type: "idempotency_unsupported_request", Status: 400, Code: -31400, MayHaveRun: "no", Retry: "after_fix",
 		Message: "This request was not run, because it cannot be guarded against running twice"}
@@ -64,6 +65,16 @@ var (
 		Message: "This call was not run: the proxy is told to guard it by a policy that does not exist. Repeating it does not help; whoever runs the proxy must mend its configuration."}
 )
 
+// Lost is OutcomeUnknown for the caller whose own call it was.
+var Lost = OutcomeUnknown.saying("This call was sent, and no answer came: it may have run. Do not start it again. Find out what happened before you use a new key",
+	"This call was sent, and no answer came: it may have run. Do not start it again. Find out what happened; only if it must run again, send it with an idempotency key of its own")
+
+// saying is the same refusal in other words: for callers who sent a key, and for those who did not.
+func (r Refusal) saying(message, keyless string) Refusal {
+	r.Message, r.Keyless = message, keyless
+	return r
+}
+
 // Dialect is whose names a refusal uses for the same thing.
 type Dialect uint8
 
@@ -94,6 +105,17 @@ func (f Refusal) WithoutKey() Refusal {
 		f.Message = f.Keyless
 	}
 	f.After = strings.ReplaceAll(f.After, " with the same key", "")
+	return f
+}
+
+const askInstead = "This call is still running: it was sent before, with the same arguments. Do not retry"
+
+// AskInstead gives the refusal of a call that runs, for a caller that repeats calls without
+// meaning to: it is to ask the tool that tells the state, and not to call again.
+func (f Refusal) AskInstead() Refusal {
+	if f.Code == InFlight.Code {
+		f.Message, f.After, f.Retry, f.RetryAfter = askInstead, "", "reconcile_first", 0
+	}
 	return f
 }
 
@@ -138,6 +160,14 @@ func (f *Refusal) appendData(dst []byte, operation string) []byte {
 		dst = append(dst, `,"operation":"`...)
 		dst = append(dst, operation...)
 		dst = append(dst, '"')
+	}
+	if f.StatusPath != "" {
+		dst = canonical.AppendString(append(dst, `,"status_path":`...), []byte(f.StatusPath))
+	}
+	if f.RetryAfter > 0 {
+		// Most clients show no header to whoever calls.
+		dst = append(dst, `,"retry_after_ms":`...)
+		dst = strconv.AppendInt(dst, int64(f.RetryAfter)*1000, 10)
 	}
 	if f.Also != "" {
 		dst = append(dst, `,"also":["`...)

@@ -69,6 +69,7 @@ type data struct {
 	Retry      string   `json:"retry"`
 	Operation  *string  `json:"operation"`
 	Also       []string `json:"also"`
+	RetryAfter int      `json:"retry_after_ms"`
 }
 
 // strict decodes a refusal as strictly as we read others: no member that is not known.
@@ -106,6 +107,9 @@ func TestRefusals(t *testing.T) {
 			if string(r.ID) != "7" || r.Error.Code != c.code || d == nil || d.Type != c.kind || d.MayHaveRun != c.mayHaveRun || d.Retry != c.retry {
 				t.Errorf("%s", text)
 			}
+			if d != nil && d.RetryAfter != 1000*c.refusal.RetryAfter {
+				t.Errorf("Retry-After is %d s, retry_after_ms in %s", c.refusal.RetryAfter, text)
+			}
 			if d.Operation == nil || *d.Operation != "0123456789abcdef" || strings.Join(d.Also, " ") != strings.Join(c.also, " ") {
 				t.Errorf("%s", text)
 			}
@@ -113,6 +117,29 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("an operation where none is known: %s", *r.Error.Data.Operation)
 			}
 		})
+	}
+}
+
+// Whatever the shape, a refusal that says when to come back says it in its data too, and no
+// other does.
+func TestRetryAfterInEveryShape(t *testing.T) {
+	for _, c := range table {
+		for _, seconds := range []int{0, 1, 86400} {
+			f := c.refusal
+			f.RetryAfter = seconds
+			var result toolResult
+			strict(t, f.AppendToolResult(nil, []byte("7"), "", "", ""), &result)
+			for shape, d := range map[string]*data{
+				"error": decode(t, f.AppendError(nil, []byte("7"), "", "", "")).Error.Data, "result": result.Result.Meta["callonce.dev/refusal"],
+			} {
+				if d == nil || d.RetryAfter != 1000*seconds {
+					t.Errorf("%s as %s: %d s became %+v", c.kind, shape, seconds, d)
+				}
+			}
+			if text := string(f.AppendError(nil, nil, "", "", "")); seconds == 0 && strings.Contains(text, "retry_after") {
+				t.Errorf("nothing to wait for: %s", text)
+			}
+		}
 	}
 }
 

@@ -6,14 +6,15 @@ import (
 	"strings"
 
 	"github.com/callonce/callonce/canonical"
+	"github.com/callonce/callonce/plugin/internal/mcp"
 )
 
 const (
 	expectKeySource = `"header:<name>" or "json:<pointer under /params>"`
 	expectPointer   = "a JSON Pointer such as /sent_at"
-	expectHeader    = "the name of a header"
 
-	expectFreeHeader = expectHeader + " that neither the proxy nor the protocol uses"
+	expectForward    = `the name of a header, "json:/params/arguments/<name>" or "json:/params/_meta/<name>"`
+	expectFreeHeader = "the name of a header that neither the proxy nor the protocol uses"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -49,13 +50,34 @@ func parseKeySource(s string) (KeySource, bool) {
 	return KeySource{}, false
 }
 
+// parsePlace reads where in a body the key goes on: a member directly in arguments or
+// _meta that the protocol does not use itself.
+func parsePlace(s string) (place mcp.Place, ok bool) {
+	pointer := strings.TrimPrefix(s, "json:")
+	for _, parent := range []string{"arguments", "_meta"} {
+		name, found := strings.CutPrefix(pointer, "/params/"+parent+"/")
+		if !found || name == "" || strings.Contains(name, "/") || !isPointer("/"+name) {
+			continue
+		}
+		name = unescape(name)
+		own := name == "progressToken" || strings.HasPrefix(name, "io.modelcontextprotocol/")
+		return mcp.Place{Parent: parent, Name: name}, parent != "_meta" || !own
+	}
+	return mcp.Place{}, false
+}
+
+// unescape reads one reference token of a JSON Pointer.
+func unescape(token string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+}
+
 // ArgumentKey gives the name of the argument that carries a key, if the policy reads
 // one directly in arguments.
 func (p *Policy) ArgumentKey() (name string, ok bool) {
 	for _, k := range p.Keys {
 		below, found := strings.CutPrefix(k.Pointer, "/arguments/")
 		if found && !strings.Contains(below, "/") {
-			return strings.ReplaceAll(strings.ReplaceAll(below, "~1", "/"), "~0", "~"), true
+			return unescape(below), true
 		}
 	}
 	return "", false

@@ -22,6 +22,10 @@ var nestedLimits = []nestedLimit{
 	{"in_flight_per_principal", "in_flight", func(l *Limits) *int { return &l.InFlightPerPrincipal }},
 	{"in_flight_per_scope", "in_flight_per_principal", func(l *Limits) *int { return &l.InFlightPerScope }},
 	{"tombstones_per_scope", "entries_per_scope", func(l *Limits) *int { return &l.TombstonesPerScope }},
+	{"waiting", "", func(l *Limits) *int { return &l.Waiting }},
+	{"waiting_per_scope", "waiting", func(l *Limits) *int { return &l.WaitingPerScope }},
+	{"detached", "", func(l *Limits) *int { return &l.Detached }},
+	{"detached_per_scope", "detached", func(l *Limits) *int { return &l.DetachedPerScope }},
 	{"stored_bytes", "", func(l *Limits) *int { return &l.StoredBytes }},
 	{"reply_bytes", "stored_bytes", func(l *Limits) *int { return &l.ReplyBytes }},
 }

@@ -32,18 +32,32 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			})
 		}},
 		{"session", func(n canonical.Node, at string) { r.flag(n, at, &p.Session) }},
+		{"path", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, pathWords...)
+			p.Path = Path(i)
+		}},
 		{"key_per_tool", func(n canonical.Node, at string) { r.flag(n, at, &p.KeyPerTool) }},
 		{"bind_request_id", func(n canonical.Node, at string) { r.flag(n, at, &p.BindRequestID) }},
 		{"strip", func(n canonical.Node, at string) { r.flag(n, at, &p.Strip) }},
 		{"advertise", func(n canonical.Node, at string) { r.flag(n, at, &p.Advertise) }},
+		{"count_repeats", func(n canonical.Node, at string) { r.flag(n, at, &p.CountRepeats) }},
 		{"log_unkeyed", func(n canonical.Node, at string) { r.flag(n, at, &p.LogUnkeyed) }},
 		{"forward_key", func(n canonical.Node, at string) {
-			if !r.text(n, at, expectHeader, 1, 128, &p.ForwardKey) {
+			var to string
+			if !r.text(n, at, expectForward, 1, 1024, &to) {
 				return
 			}
-			switch p.ForwardKey = strings.ToLower(p.ForwardKey); {
-			case !isHeaderName(p.ForwardKey):
-				r.wrong(n, at, expectHeader)
+			p.ForwardKey, p.ForwardPlace = "", mcp.Place{}
+			if strings.HasPrefix(to, "json:") {
+				var ok bool
+				if p.ForwardPlace, ok = parsePlace(to); !ok {
+					r.wrong(n, at, expectForward)
+				}
+				return
+			}
+			switch p.ForwardKey = strings.ToLower(to); {
+			case !isHeaderName(p.ForwardKey) || len(to) > 128:
+				r.wrong(n, at, expectForward)
 			case isTaken(p.ForwardKey):
 				r.wrong(n, at, expectFreeHeader)
 			}
@@ -66,8 +80,8 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			p.Reply = Reply(i)
 		}},
 		{"marker", func(n canonical.Node, at string) {
-			i, _ := r.choice(n, at, "none", "meta")
-			p.MarkMeta = i == 1
+			i, _ := r.choice(n, at, "none", "meta", "text")
+			p.MarkMeta, p.MarkText = i > 0, i == 2
 		}},
 		{"tools", func(n canonical.Node, at string) {
 			r.each(n, at, func(n canonical.Node, at string) { p.Tools = append(p.Tools, r.tool(n, at, p.Unlisted)) })
@@ -79,7 +93,17 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 			i, _ := r.choice(n, at, "refuse", "forward")
 			p.ForwardOnError = i == 1
 		}},
+		{"on_disconnect", func(n canonical.Node, at string) { r.word(n, at, &p.onDisconnect, "stop", "continue") }},
+		{"on_in_flight", func(n canonical.Node, at string) { r.word(n, at, &p.onInFlight, "refuse", "wait") }},
+		{"wait", func(n canonical.Node, at string) { r.duration(n, at, leastWait, mostWait, &p.wait) }},
+		{"detach_timeout", func(n canonical.Node, at string) { r.duration(n, at, time.Second, mostDetach, &p.detachTimeout) }},
+		{"detach_cluster", func(n canonical.Node, at string) { r.text(n, at, expectCluster, 1, 256, &p.detachCluster) }},
+		{"operators", func(n canonical.Node, at string) { p.Operators = r.operators(n, at) }},
 		{"limits", func(n canonical.Node, at string) { limits = r.limits(n, at, &p.Limits) }},
+		{"limits_scope", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "policy", "proxy")
+			p.LimitsOfProxy = i == 1
+		}},
 	})
 	p.finish()
 	r.check(n, at, &p, limits)
@@ -108,12 +132,14 @@ func (p *Policy) finish() {
 		p.Lease = min(DefaultLease, p.TTL)
 	}
 	p.Unlisted.TTL = p.TTL
+	p.Unlisted.finishSlow(p)
 	p.MustGuard = p.Unlisted.Guard.Must()
 	for i := range p.Tools {
 		t := &p.Tools[i]
 		if t.TTL == 0 {
 			t.TTL = p.TTL
 		}
+		t.finishSlow(p)
 		p.MustGuard = p.MustGuard || t.Guard.Must()
 	}
 	for _, k := range p.Keys {
@@ -122,7 +148,7 @@ func (p *Policy) finish() {
 		}
 	}
 	p.HeaderKeysOnly = len(p.Pointers) == 0
-	if p.Strip || p.ForwardKey != "" {
+	if p.Strip || p.Forwards() {
 		p.drop(resending...)
 		for _, k := range p.Keys {
 			p.drop(k.Header)
@@ -168,6 +194,7 @@ func (r *reader) check(n canonical.Node, at string, p *Policy, given limitsGiven
 	if _, ok := p.ArgumentKey(); ok && p.Advertise && !p.Strip {
 		r.mistake(at+"/advertise", "true, with a key in an argument and without strip", `"strip": true beside it: a server does not know the argument`)
 	}
+	r.checkDetach(at, p)
 	r.checkLimits(at+"/limits", &p.Limits, given)
 	r.warn(n, at, p)
 }
@@ -194,15 +221,40 @@ func (r *reader) tool(n canonical.Node, at string, t Tool) Tool {
 		{"status_tool", func(n canonical.Node, at string) {
 			r.text(n, at, "a tool name of 1 to 128 characters", 1, 128, &t.StatusTool)
 		}},
+		{"status_argument", func(n canonical.Node, at string) {
+			r.text(n, at, expectArgument, 1, 128, &t.StatusArgument)
+		}},
 		{"on_unknown", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "refuse", "retry")
 			t.RetryUnknown = i == 1
+		}},
+		{"on_disconnect", func(n canonical.Node, at string) { r.word(n, at, &t.onDisconnect, "stop", "continue") }},
+		{"on_in_flight", func(n canonical.Node, at string) { r.word(n, at, &t.onInFlight, "refuse", "wait") }},
+		{"wait", func(n canonical.Node, at string) { r.duration(n, at, leastWait, mostWait, &t.wait) }},
+		{"detach", func(n canonical.Node, at string) {
+			var is bool
+			if r.flag(n, at, &is); is {
+				t.detach = secondWord
+			} else {
+				t.detach = firstWord
+			}
+		}},
+		{"detach_timeout", func(n canonical.Node, at string) { r.duration(n, at, time.Second, mostDetach, &t.detachTimeout) }},
+		{"detach_cluster", func(n canonical.Node, at string) { r.text(n, at, expectCluster, 1, 256, &t.detachCluster) }},
+		{"cancel", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "continue", "stop")
+			t.CancelStops = i == 1
 		}},
 		{"on_tool_error", func(n canonical.Node, at string) {
 			i, _ := r.choice(n, at, "replay", "release")
 			t.ReleaseToolError = i == 1
 		}},
+		{"on_error", func(n canonical.Node, at string) {
+			i, _ := r.choice(n, at, "replay", "release")
+			t.ReleaseError = i == 1
+		}},
 		{"released_errors", func(n canonical.Node, at string) { t.ReleasedErrors = r.codes(n, at) }},
+		{"not_done", func(n canonical.Node, at string) { t.NotDone = r.signs(n, at) }},
 		{"ttl", func(n canonical.Node, at string) { r.duration(n, at, time.Second, 24*time.Hour, &t.TTL) }},
 		{"result_id", func(n canonical.Node, at string) { r.pointer(n, at, &t.ResultID) }},
 	})
@@ -219,6 +271,37 @@ func (r *reader) codes(n canonical.Node, at string) (out []int) {
 		if r.integer(n, at, math.MinInt32, math.MaxInt32, &code) {
 			out = append(out, code)
 		}
+	})
+	return out
+}
+
+const expectArgument = "an argument's name of 1 to 128 characters"
+
+const expectSignValue = "a string, a number, true, false or null"
+
+// signs reads a list of {"pointer", "equals"}.
+func (r *reader) signs(n canonical.Node, at string) (out []mcp.Sign) {
+	r.each(n, at, func(n canonical.Node, at string) {
+		var sign mcp.Sign
+		r.members(n, at, []member{
+			{"pointer", func(n canonical.Node, at string) { r.pointer(n, at, &sign.Pointer) }},
+			{"equals", func(n canonical.Node, at string) {
+				if k := r.doc.Kind(n); k == canonical.Object || k == canonical.Array || r.doc.Lone(n) >= 0 {
+					r.wrong(n, at, expectSignValue)
+					return
+				}
+				sign.Equals = r.doc.Append(nil, n)
+			}},
+		})
+		if r.doc.Kind(n) == canonical.Object {
+			if r.doc.Member(n, "pointer") == canonical.NoNode {
+				r.mistake(at+"/pointer", "nothing", expectPointer)
+			}
+			if r.doc.Member(n, "equals") == canonical.NoNode {
+				r.mistake(at+"/equals", "nothing", expectSignValue)
+			}
+		}
+		out = append(out, sign)
 	})
 	return out
 }

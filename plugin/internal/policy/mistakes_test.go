@@ -14,11 +14,12 @@ const (
 	topMembers = "one of namespace, store, policies, routes, default"
 	aCookie    = "the name of a cookie, or a glob of 1 to 128 characters with a letter or digit in it"
 
-	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, key_per_tool, bind_request_id, strip, advertise, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, limits"
-	toolMembers   = "one of match, guard, window, exclude, round, status_tool, on_unknown, on_tool_error, released_errors, ttl, result_id"
-	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, stored_bytes, reply_bytes, on_full"
+	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, count_repeats, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, on_disconnect, on_in_flight, wait, detach_timeout, detach_cluster, operators, limits, limits_scope"
+	toolMembers   = "one of match, guard, window, exclude, round, status_tool, status_argument, on_unknown, on_disconnect, on_in_flight, wait, detach, detach_timeout, detach_cluster, cancel, on_tool_error, on_error, released_errors, not_done, ttl, result_id"
+	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, waiting, waiting_per_scope, detached, detached_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
 	aDuration     = `a duration from "1s" to "24h", such as "5m"`
+	aForward      = `the name of a header, "json:/params/arguments/<name>" or "json:/params/_meta/<name>"`
 	aFreeHeader   = "the name of a header that neither the proxy nor the protocol uses"
 	aLease        = `a duration from "2s" to "10m", such as "5m"`
 	aKeySource    = `"header:<name>" or "json:<pointer under /params>"`
@@ -151,6 +152,7 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"scope":["peer:uri_san"]`), "/policies/p/scope/0", `"peer:uri_san"`, aScope},
 	{policyWith(`"scope":["header:a","header:"]`), "/policies/p/scope/1", `"header:"`, aScope},
 	{policyWith(`"scope":[["header:a"]]`), "/policies/p/scope/0", "a list", aScope},
+	{policyWith(`"path":"raw"`), "/policies/p/path", `"raw"`, `"normalized", "exact", "ignore"`},
 	{policyWith(`"session":null`), "/policies/p/session", "null", aBoolean},
 	{policyWith(`"key_per_tool":0`), "/policies/p/key_per_tool", "0", aBoolean},
 	{policyWith(`"bind_request_id":[]`), "/policies/p/bind_request_id", "a list", aBoolean},
@@ -165,11 +167,18 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"released_statuses":[600]`), "/policies/p/released_statuses/0", "600", "an integer from 500 to 599"},
 	{policyWith(`"released_statuses":["503"]`), "/policies/p/released_statuses/0", `"503"`, "an integer from 500 to 599"},
 	{policyWith(`"reply":"json"`), "/policies/p/reply", `"json"`, `"http", "jsonrpc", "tool_result"`},
-	{policyWith(`"marker":"header"`), "/policies/p/marker", `"header"`, `"none", "meta"`},
-	{policyWith(`"marker":null`), "/policies/p/marker", "null", `"none", "meta"`},
+	{policyWith(`"marker":"header"`), "/policies/p/marker", `"header"`, `"none", "meta", "text"`},
+	{policyWith(`"marker":null`), "/policies/p/marker", "null", `"none", "meta", "text"`},
 	{policyWith(`"preset":"none"`), "/policies/p/preset", `"none"`, aPreset},
 	{policyWith(`"preset":["gateway"]`), "/policies/p/preset", "a list", aPreset},
 	{policyWith(`"mode":"off"`), "/policies/p/mode", `"off"`, `"enforce", "observe"`},
+	{policyWith(`"on_disconnect":"go on"`), "/policies/p/on_disconnect", `"go on"`, `"stop", "continue"`},
+	{policyWith(`"released_statuses":[503],"on_disconnect":"continue","detach_cluster":"inner"`), "/policies/p/released_statuses", `statuses, with detach_cluster`,
+		`none: what stands at detach_cluster may answer with them by itself, for calls that ran`},
+	{policyWith(`"tools":[{"match":"a","cancel":"now"}]`), "/policies/p/tools/0/cancel", `"now"`, `"continue", "stop"`},
+	{policyWith(`"on_in_flight":"hold"`), "/policies/p/on_in_flight", `"hold"`, `"refuse", "wait"`},
+	{policyWith(`"tools":[{"match":"a","wait":"1s"}]`), "/policies/p/tools/0/wait", `"1s"`, `a duration from "2s" to "10m", such as "5m"`},
+	{policyWith(`"limits":{"waiting":4,"waiting_per_scope":5}`), "/policies/p/limits/waiting_per_scope", `5`, `at most 4, as waiting is`},
 	{policyWith(`"on_store_error":"pass"`), "/policies/p/on_store_error", `"pass"`, `"refuse", "forward"`},
 	{policyWith(`"strip":"yes"`), "/policies/p/strip", `"yes"`, aBoolean},
 	{policyWith(`"advertise":1`), "/policies/p/advertise", "1", aBoolean},
@@ -180,10 +189,19 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"ignore_cookies":["__*"]`), "/policies/p/ignore_cookies/0", `"__*"`, aCookie},
 	{policyWith(`"ignore_cookies":["a b"]`), "/policies/p/ignore_cookies/0", `"a b"`, aCookie},
 	{policyWith(`"ignore_cookies":["a=b"]`), "/policies/p/ignore_cookies/0", `"a=b"`, aCookie},
-	{policyWith(`"forward_key":""`), "/policies/p/forward_key", `""`, "the name of a header"},
-	{policyWith(`"forward_key":true`), "/policies/p/forward_key", "true", "the name of a header"},
-	{policyWith(`"forward_key":"X Key"`), "/policies/p/forward_key", `"X Key"`, "the name of a header"},
-	{policyWith(`"forward_key":":path"`), "/policies/p/forward_key", `":path"`, "the name of a header"},
+	{policyWith(`"forward_key":""`), "/policies/p/forward_key", `""`, aForward},
+	{policyWith(`"forward_key":true`), "/policies/p/forward_key", "true", aForward},
+	{policyWith(`"forward_key":"X Key"`), "/policies/p/forward_key", `"X Key"`, aForward},
+	{policyWith(`"forward_key":":path"`), "/policies/p/forward_key", `":path"`, aForward},
+	{policyWith(`"forward_key":"json:"`), "/policies/p/forward_key", `"json:"`, aForward},
+	{policyWith(`"forward_key":"json:/params/name"`), "/policies/p/forward_key", `"json:/params/name"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments"`), "/policies/p/forward_key", `"json:/params/arguments"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments/"`), "/policies/p/forward_key", `"json:/params/arguments/"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments/a/b"`), "/policies/p/forward_key", `"json:/params/arguments/a/b"`, aForward},
+	{policyWith(`"forward_key":"json:/params/arguments/a~2"`), "/policies/p/forward_key", `"json:/params/arguments/a~2"`, aForward},
+	{policyWith(`"forward_key":"json:/arguments/a"`), "/policies/p/forward_key", `"json:/arguments/a"`, aForward},
+	{policyWith(`"forward_key":"json:/params/_meta/progressToken"`), "/policies/p/forward_key", `"json:/params/_meta/progressToken"`, aForward},
+	{policyWith(`"forward_key":"json:/params/_meta/io.modelcontextprotocol~1x"`), "/policies/p/forward_key", `"json:/params/_meta/io.modelcontextprotocol~1x"`, aForward},
 	{policyWith(`"forward_key":"X-Envoy-Max-Retries"`), "/policies/p/forward_key", `"X-Envoy-Max-Retries"`, aFreeHeader},
 	{policyWith(`"forward_key":"Content-Length"`), "/policies/p/forward_key", `"Content-Length"`, aFreeHeader},
 	{policyWith(`"forward_key":"host"`), "/policies/p/forward_key", `"host"`, aFreeHeader},
@@ -223,6 +241,15 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"tools":[{"match":"a","guard":false}]`), "/policies/p/tools/0/guard", "false", `"off", "optional", "required", "derived"`},
 	{policyWith(`"tools":[{"match":"a","gaurd":"off"}]`), "/policies/p/tools/0/gaurd", unknown, toolMembers},
 	{policyWith(`"tools":[{"match":"a","on_unknown":"replay"}]`), "/policies/p/tools/0/on_unknown", `"replay"`, `"refuse", "retry"`},
+	{policyWith(`"tools":[{"match":"a","on_error":"retry"}]`), "/policies/p/tools/0/on_error", `"retry"`, `"replay", "release"`},
+	{policyWith(`"tools":[{"match":"a","status_argument":""}]`), "/policies/p/tools/0/status_argument", `""`, "an argument's name of 1 to 128 characters"},
+	{policyWith(`"tools":[{"match":"a","not_done":{}}]`), "/policies/p/tools/0/not_done", "an object", "a list"},
+	{policyWith(`"tools":[{"match":"a","not_done":["/a"]}]`), "/policies/p/tools/0/not_done/0", `"/a"`, "an object"},
+	{policyWith(`"tools":[{"match":"a","not_done":[{"pointer":"a","equals":1}]}]`), "/policies/p/tools/0/not_done/0/pointer", `"a"`, "a JSON Pointer such as /sent_at"},
+	{policyWith(`"tools":[{"match":"a","not_done":[{"equals":1}]}]`), "/policies/p/tools/0/not_done/0/pointer", "nothing", "a JSON Pointer such as /sent_at"},
+	{policyWith(`"tools":[{"match":"a","not_done":[{"pointer":"/a"}]}]`), "/policies/p/tools/0/not_done/0/equals", "nothing", "a string, a number, true, false or null"},
+	{policyWith(`"tools":[{"match":"a","not_done":[{"pointer":"/a","equals":[1]}]}]`), "/policies/p/tools/0/not_done/0/equals", "a list", "a string, a number, true, false or null"},
+	{policyWith(`"tools":[{"match":"a","not_done":[{"pointer":"/a","equals":1,"is":2}]}]`), "/policies/p/tools/0/not_done/0/is", unknown, "one of pointer, equals"},
 	{policyWith(`"tools":[{"match":"a","on_tool_error":"retry"}]`), "/policies/p/tools/0/on_tool_error", `"retry"`, `"replay", "release"`},
 	{policyWith(`"tools":[{"match":"a","result_id":"id"}]`), "/policies/p/tools/0/result_id", `"id"`, aPointer},
 	{policyWith(`"tools":[{"match":"a","result_id":7}]`), "/policies/p/tools/0/result_id", "7", aPointer},

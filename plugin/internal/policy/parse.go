@@ -45,6 +45,9 @@ func Parse(src []byte) (*Config, Mistakes) {
 		return nil, r.mistakes
 	}
 	c.warnings = r.warnings
+	for _, p := range c.Policies {
+		c.waits = c.waits || p.waits()
+	}
 	return c, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,12 +43,13 @@ var defaultKeySources = []policy.KeySource{
 	{Pointer: "/idempotencyKey"},
 	{Pointer: "/_meta/callonce.dev~1idempotency-key"},
 	{Pointer: "/arguments/idempotency_key"},
+	{Pointer: "/arguments/idempotencyKey"},
 }
 
 var largeLimits = policy.Limits{
 	Entries: 16384, EntriesPerPrincipal: 8192, EntriesPerScope: 8192,
 	InFlight: 512, InFlightPerPrincipal: 128, InFlightPerScope: 128,
-	TombstonesPerScope: 256, ReplyBytes: 32768, StoredBytes: 64 << 20,
+	Waiting: 512, WaitingPerScope: 128, Detached: 256, DetachedPerScope: 64, TombstonesPerScope: 256, ReplyBytes: 32768, StoredBytes: 64 << 20,
 }
 
 // The defaults of docs/configuration.md.
@@ -55,11 +57,11 @@ func TestDefaults(t *testing.T) {
 	want := &policy.Policy{
 		Name:      "p",
 		Keys:      defaultKeySources,
-		Pointers:  []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"},
+		Pointers:  []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key", "/arguments/idempotencyKey"},
 		Anonymous: true,
 		Unlisted:  policy.Tool{Match: "*", Guard: policy.GuardOptional, Window: 10 * time.Minute, TTL: 5 * time.Minute},
 		TTL:       5 * time.Minute, Lease: 15 * time.Second, MaxRequestBytes: 983040,
-		Limits: largeLimits,
+		Limits: largeLimits, Reply: policy.ReplyJSONRPC,
 	}
 	if got := one(t, `{"policies":{"p":{"anonymous":true}}}`); !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -94,34 +96,57 @@ const every = `{
 			"anonymous": true,
 			"scope": ["header:X-Tenant-Id", "metadata:f/tenant"],
 			"session": false,
+			"path": "ignore",
 			"key_per_tool": true,
 			"bind_request_id": false,
 			"strip": true,
 			"advertise": true,
+			"count_repeats": true,
 			"log_unkeyed": true,
 			"forward_key": "X-Forward-Key",
 			"stray_key": "ignore",
 			"released_statuses": [503, 599, 500],
 			"released_errors": [-32602, 7],
 			"reply": "tool_result",
-			"marker": "meta",
+			"marker": "text",
 			"lease": "30s",
 			"on_store_error": "forward",
 			"tools": [
 				{"match": "get_*", "guard": "off"},
-				{"match": "charge", "guard": "required", "status_tool": "get_charge", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "released_errors": [-32000], "result_id": "/structuredContent/charge_id"},
+				{"match": "charge", "guard": "required", "status_tool": "get_charge", "status_argument": "order_id", "ttl": "1h", "on_unknown": "retry", "on_tool_error": "release", "on_error": "release", "released_errors": [-32000], "not_done": [{"pointer": "/structuredContent/status", "equals": "confirm\u0020first"}, {"equals": 1.0, "pointer": "/n"}], "result_id": "/structuredContent/charge_id"},
 				{"match": "send_*", "guard": "derived", "window": "90s", "exclude": ["/sent_at", "/a~1b/0"], "round": {"/b": 60, "/a": 31536000, "/c/0": 1}},
 				{"match": "*", "guard": "optional"}
 			],
 			"ttl": "10m",
 			"max_request_bytes": 65536,
-			"limits": {"entries": 90, "entries_per_principal": 80, "entries_per_scope": 70, "in_flight": 60, "in_flight_per_principal": 50, "in_flight_per_scope": 40, "tombstones_per_scope": 20, "reply_bytes": 1024, "stored_bytes": 4096, "on_full": "refuse"}
+			"limits": {"entries": 90, "entries_per_principal": 80, "entries_per_scope": 70, "in_flight": 60, "in_flight_per_principal": 50, "in_flight_per_scope": 40, "tombstones_per_scope": 20, "reply_bytes": 1024, "stored_bytes": 4096, "on_full": "refuse"},
+			"limits_scope": "proxy"
 		},
 		"a": {"principal": ["header:x-user"]}
 	},
 	"routes": {"mcp-payments": "payments", "mcp-*": "a", "mcp-off": "off"},
 	"default": "a"
 }`
+
+// forward_key names a header, or a member directly in arguments or _meta.
+func TestForwardPlaces(t *testing.T) {
+	for text, want := range map[string]policy.Policy{
+		`X-Key`:                                {ForwardKey: "x-key"},
+		`json:/params/arguments/request_id`:    {ForwardPlace: mcp.Place{Parent: "arguments", Name: "request_id"}},
+		`json:/params/_meta/example.com~1a~0b`: {ForwardPlace: mcp.Place{Parent: "_meta", Name: "example.com/a~b"}},
+		`json:/params/arguments/progressToken`: {ForwardPlace: mcp.Place{Parent: "arguments", Name: "progressToken"}},
+	} {
+		for _, preset := range []string{"", `"preset":"forward",`} { // which has a header of its own
+			p := one(t, `{"policies":{"p":{`+preset+`"anonymous":true,"forward_key":"`+text+`"}}}`)
+			if p.ForwardKey != want.ForwardKey || p.ForwardPlace != want.ForwardPlace || !p.Forwards() || p.EditsBodies() != (p.Strip || p.ForwardPlace.Name != "") {
+				t.Errorf("%s: found %q and %+v", text, p.ForwardKey, p.ForwardPlace)
+			}
+			if !slices.Contains(p.Dropped, "idempotency-key") || !slices.Contains(p.Dropped, "x-idempotency-key") {
+				t.Errorf("%s: a header goes on that makes a gateway repeat: dropped are %v", text, p.Dropped)
+			}
+		}
+	}
+}
 
 func TestEveryMember(t *testing.T) {
 	c := parse(t, every)
@@ -141,18 +166,21 @@ func TestEveryMember(t *testing.T) {
 		return policy.Tool{Match: match, Guard: guard, Window: 10 * time.Minute, TTL: 10 * time.Minute}
 	}
 	charge, send := tool("charge", policy.GuardRequired), tool("send_*", policy.GuardDerived)
+	charge.StatusArgument, charge.ReleaseError = "order_id", true
 	charge.ReleasedErrors = []int{-32000}
+	charge.NotDone = []mcp.Sign{{Pointer: "/structuredContent/status", Equals: []byte(`"confirm first"`)}, {Pointer: "/n", Equals: []byte("1")}}
 	charge.StatusTool, charge.TTL, charge.RetryUnknown, charge.ReleaseToolError, charge.ResultID = "get_charge", time.Hour, true, true, "/structuredContent/charge_id"
 	send.Window, send.Exclude = 90*time.Second, []string{"/sent_at", "/a~1b/0"}
 	send.Round = []mcp.Round{{Pointer: "/a", Seconds: 31536000}, {Pointer: "/b", Seconds: 60}, {Pointer: "/c/0", Seconds: 1}}
 	want := &policy.Policy{
-		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, Server: "payments é",
+		Name: "payments", Index: 1, Preset: policy.Gateway, Observe: true, LimitsOfProxy: true, CountRepeats: true, Server: "payments é",
 		Keys:       []policy.KeySource{{Header: "x-key"}, {Pointer: "/arguments/meta/idempotency-key"}, {Pointer: "/_meta/a~1b~0c"}},
 		Principal:  []policy.Principal{{claim("iss"), claim("sub")}, {san}, {subject, {Text: "header:x-user", Header: "x-user"}}},
 		Pointers:   []string{"/arguments/meta/idempotency-key", "/_meta/a~1b~0c"},
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},
-		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true,
+		Path:       policy.PathIgnored,
+		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true, MarkText: true,
 		Dropped:   []string{"idempotency-key", "x-idempotency-key", "x-key"},
 		Tools:     []policy.Tool{tool("get_*", policy.GuardOff), charge, send, tool("*", policy.GuardOptional)},
 		Unlisted:  tool("*", policy.GuardOptional),
@@ -160,7 +188,7 @@ func TestEveryMember(t *testing.T) {
 		TTL: 10 * time.Minute, Lease: 30 * time.Second, MaxRequestBytes: 65536,
 		Limits: policy.Limits{
 			Entries: 90, EntriesPerPrincipal: 80, EntriesPerScope: 70, InFlight: 60, InFlightPerPrincipal: 50, InFlightPerScope: 40,
-			TombstonesPerScope: 20, ReplyBytes: 1024, StoredBytes: 4096,
+			Waiting: 32, WaitingPerScope: 8, Detached: 32, DetachedPerScope: 4, TombstonesPerScope: 20, ReplyBytes: 1024, StoredBytes: 4096,
 		},
 	}
 	if !reflect.DeepEqual(payments, want) {
@@ -231,7 +259,7 @@ func TestBounds(t *testing.T) {
 		`"tools":[]`, `"tools":[{"match":"` + long + `","status_tool":"` + long + `","window":"1s"},{"match":"*","window":"24h","exclude":["/"]}]`,
 		`"keys":["json:/params/"]`, `"keys":["header:!#$%&'*+-.^_` + "`" + `|~09azAZ"]`,
 		`"scope":[]`, `"principal":[]`,
-		`"stray_key":"ignore"`, `"session":false`, `"mode":"enforce"`, `"marker":"none"`, `"reply":"http"`, `"on_store_error":"refuse"`,
+		`"stray_key":"ignore"`, `"session":false`, `"path":"normalized"`, `"mode":"enforce"`, `"marker":"none"`, `"reply":"http"`, `"on_store_error":"refuse"`,
 		`"advertise":true,"strip":true`, `"advertise":true,"keys":["header:a","json:/params/arguments/a/b"]`,
 	} {
 		parse(t, policyWith(members))

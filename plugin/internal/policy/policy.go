@@ -41,6 +41,7 @@ type Config struct {
 	byName map[string]*Policy
 	def    *Policy // nil = off
 
+	waits    bool
 	warnings []string // of members and their values
 }
 
@@ -65,19 +66,23 @@ type Policy struct {
 	Anonymous bool
 	Scope     []Source
 	Session   bool
+	Path      Path
 
 	IgnoreCookies []string // names or globs, beside those that steer anyway
 
 	KeyPerTool    bool
 	BindRequestID bool
 	Strip         bool
-	ForwardKey    string   // header, lower case; "" = none
-	Dropped       []string // headers, lower case, that do not go on with a guarded call
+	ForwardKey    string    // header, lower case; "" = none
+	ForwardPlace  mcp.Place // in the body, instead of a header
+	Dropped       []string  // headers, lower case, that do not go on with a guarded call
 	RefuseStray   bool
 	Advertise     bool
 	LogUnkeyed    bool
+	CountRepeats  bool // of each key
 	Reply         Reply
-	MarkMeta      bool
+	MarkMeta      bool // of replays, in _meta
+	MarkText      bool // and in the content too
 
 	Tools    []Tool
 	Unlisted Tool // what a name that no entry fits gets
@@ -87,11 +92,36 @@ type Policy struct {
 	ReleasedErrors   []int // of JSON-RPC, besides those that always release
 	ForwardOnError   bool  // a store that cannot answer lets calls through, unguarded
 
+	slow
+	Operators Operators
+
 	TTL             time.Duration
 	Lease           time.Duration
 	MaxRequestBytes int
 	Limits          Limits
+	LimitsOfProxy   bool // what Limits allow counts over all policies of this kind
 }
+
+// Path says how a request's path counts in the scope of keys.
+type Path uint8
+
+const (
+	// PathNormalized tells apart what a server tells apart: spellings of one path are one.
+	PathNormalized Path = iota
+	// PathExact takes the path as it came, without its query.
+	PathExact
+	// PathIgnored leaves it out.
+	PathIgnored
+)
+
+// pathWords are the values of Path as a configuration writes them.
+var pathWords = []string{PathNormalized: "normalized", PathExact: "exact", PathIgnored: "ignore"}
+
+// Forwards reports whether the key goes on to the server.
+func (p *Policy) Forwards() bool { return p.ForwardKey != "" || p.ForwardPlace.Name != "" }
+
+// EditsBodies reports whether a guarded call's body may go on as another than came.
+func (p *Policy) EditsBodies() bool { return p.Strip || p.ForwardPlace.Name != "" }
 
 // Preset names one of the designs that a policy's defaults may follow.
 type Preset uint8
@@ -123,6 +153,8 @@ type Limits struct {
 	TombstonesPerScope                               int
 	ReplyBytes                                       int
 	StoredBytes                                      int
+	Waiting, WaitingPerScope                         int  // repeats that are held, in each worker
+	Detached, DetachedPerScope                       int  // calls that go on without their callers, in each worker
 	Evict                                            bool // at an entry cap, evict the oldest completed entry
 }
 
@@ -135,10 +167,22 @@ type Tool struct {
 	Exclude          []string // JSON Pointers into arguments
 	Round            []mcp.Round
 	StatusTool       string
-	RetryUnknown     bool   // a repeat may take over a call whose outcome is unknown
-	ReleaseToolError bool   // an isError result frees the key
-	ReleasedErrors   []int  // further ones than the policy's
-	ResultID         string // JSON Pointer into the result, "" = none
+	StatusArgument   string     // of a call: what StatusTool takes to find it
+	RetryUnknown     bool       // a repeat may take over a call whose outcome is unknown
+	ReleaseToolError bool       // an isError result frees the key
+	ReleaseError     bool       // so does a JSON-RPC error
+	ReleasedErrors   []int      // further ones than the policy's
+	NotDone          []mcp.Sign // of results that free the key: the tool has not done it yet
+	ResultID         string     // JSON Pointer into the result, "" = none
+
+	Wait time.Duration // a repeat of a call in flight may be held so long for its answer; 0 = it is refused
+
+	Detach        bool          // the filter calls the server itself, so that the call outlives its caller
+	DetachTimeout time.Duration // of such a call
+	DetachCluster string        // that it goes to; "" = the route's
+	CancelStops   bool          // a cancellation ends the wait for its answer
+
+	slow // as configured, its zero values are the policy's
 }
 
 // KeySource is where a key may stand: exactly one member is set.

@@ -20,24 +20,27 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	none := base(policy.NoPreset)
-	none.Keys, none.Pointers = defaultKeySources, []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key"}
+	none.Reply = policy.ReplyJSONRPC
+	none.Keys, none.Pointers = defaultKeySources, []string{"/idempotencyKey", "/_meta/callonce.dev~1idempotency-key", "/arguments/idempotency_key", "/arguments/idempotencyKey"}
 
 	gateway := base(policy.Gateway)
 	gateway.Keys, gateway.HeaderKeysOnly = []policy.KeySource{{Header: "idempotency-key"}}, true
 	gateway.BindRequestID, gateway.Session, gateway.RefuseStray = true, true, true
 	gateway.Limits = policy.Limits{
 		Entries: 256, EntriesPerPrincipal: 64, EntriesPerScope: 32, InFlight: 32, InFlightPerPrincipal: 8, InFlightPerScope: 4,
-		TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
+		Waiting: 32, WaitingPerScope: 8, Detached: 32, DetachedPerScope: 4, TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
 	}
 
 	sep3182 := base(policy.SEP3182)
-	sep3182.Keys, sep3182.Pointers = []policy.KeySource{{Pointer: "/idempotencyKey"}}, []string{"/idempotencyKey"}
-	sep3182.Reply, sep3182.Advertise = policy.ReplyJSONRPC, true
+	sep3182.Keys = []policy.KeySource{{Pointer: "/idempotencyKey"}, {Pointer: "/arguments/idempotencyKey"}}
+	sep3182.Pointers = []string{"/idempotencyKey", "/arguments/idempotencyKey"}
+	sep3182.Strip, sep3182.Reply, sep3182.Advertise = true, policy.ReplyJSONRPC, true
+	sep3182.Dropped = []string{"idempotency-key", "x-idempotency-key"}
 
 	derived := base(policy.Derived)
 	derived.Keys, derived.KeyPerTool, derived.Strip, derived.Advertise = argument, true, true, true
-	derived.Reply, derived.MarkMeta, derived.MustGuard = policy.ReplyToolResult, true, true
-	derived.Unlisted.Guard, derived.Unlisted.ReleaseToolError = policy.GuardDerived, true
+	derived.Reply, derived.MarkMeta, derived.MustGuard, derived.CountRepeats = policy.ReplyToolResult, true, true, true
+	derived.Unlisted.Guard, derived.Unlisted.ReleaseToolError, derived.Unlisted.ReleaseError = policy.GuardDerived, true, true
 	derived.Limits.ReplyBytes = 64 << 10
 
 	derived.Pointers = []string{"/arguments/idempotency_key"}
@@ -94,7 +97,7 @@ func TestDefaultsThatGiveWay(t *testing.T) {
 	p := one(t, policyWith(`"ttl":"3s","limits":{"entries":100,"stored_bytes":1000}`))
 	want := policy.Limits{
 		Entries: 100, EntriesPerPrincipal: 100, EntriesPerScope: 100, InFlight: 100, InFlightPerPrincipal: 100, InFlightPerScope: 100,
-		TombstonesPerScope: 100, ReplyBytes: 1000, StoredBytes: 1000,
+		TombstonesPerScope: 100, Waiting: 512, WaitingPerScope: 128, Detached: 256, DetachedPerScope: 64, ReplyBytes: 1000, StoredBytes: 1000,
 	}
 	if p.Lease != 3*time.Second || p.Limits != want {
 		t.Errorf("lease %v, limits %+v", p.Lease, p.Limits)

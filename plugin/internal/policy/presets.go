@@ -13,11 +13,13 @@ var (
 		"json:/params/idempotencyKey",
 		"json:/params/_meta/callonce.dev~1idempotency-key",
 		"json:/params/arguments/idempotency_key",
+		"json:/params/arguments/idempotencyKey",
 	}
 	large = Limits{
 		Entries: 16384, EntriesPerPrincipal: 8192, EntriesPerScope: 8192,
 		InFlight: 512, InFlightPerPrincipal: 128, InFlightPerScope: 128,
 		TombstonesPerScope: 256, ReplyBytes: 32 << 10, StoredBytes: 64 << 20,
+		Waiting: 512, WaitingPerScope: 128, Detached: 256, DetachedPerScope: 64,
 	}
 )
 
@@ -28,6 +30,8 @@ var presetNames = []string{"gateway", "sep3182", "derived", "forward"}
 func defaults(preset Preset) Policy {
 	p := Policy{
 		Preset: preset, TTL: 5 * time.Minute, MaxRequestBytes: DefaultMaxRequestBytes, Limits: large,
+		// A status but 200 ends the connection of some clients, and reaches others as a text.
+		Reply:    ReplyJSONRPC,
 		Unlisted: Tool{Match: "*", Guard: GuardOptional, Window: 10 * time.Minute},
 	}
 	keys := allKeys
@@ -35,18 +39,22 @@ func defaults(preset Preset) Policy {
 	case Gateway:
 		keys = []string{"header:Idempotency-Key"}
 		p.BindRequestID, p.Session, p.RefuseStray = true, true, true
+		p.Reply = ReplyHTTP
 		p.Limits = Limits{
 			Entries: 256, EntriesPerPrincipal: 64, EntriesPerScope: 32,
 			InFlight: 32, InFlightPerPrincipal: 8, InFlightPerScope: 4,
 			TombstonesPerScope: 8, ReplyBytes: 32 << 10, StoredBytes: 8 << 20, Evict: true,
+			Waiting: 32, WaitingPerScope: 8, Detached: 32, DetachedPerScope: 4,
 		}
 	case SEP3182:
-		keys = []string{"json:/params/idempotencyKey"}
-		p.Reply, p.Advertise = ReplyJSONRPC, true
+		// All that some clients can send is an argument. A server that does not know it must
+		// not get it, so it is cut out.
+		keys = []string{"json:/params/idempotencyKey", "json:/params/arguments/idempotencyKey"}
+		p.Strip, p.Advertise = true, true
 	case Derived:
 		keys = []string{"json:/params/arguments/idempotency_key"}
-		p.Unlisted.Guard, p.Unlisted.ReleaseToolError = GuardDerived, true
-		p.KeyPerTool, p.Strip, p.Advertise = true, true, true
+		p.Unlisted.Guard, p.Unlisted.ReleaseToolError, p.Unlisted.ReleaseError = GuardDerived, true, true
+		p.KeyPerTool, p.Strip, p.Advertise, p.CountRepeats = true, true, true, true
 		p.Reply, p.MarkMeta = ReplyToolResult, true
 		p.Limits.ReplyBytes = 64 << 10
 	case Forward:

@@ -28,6 +28,7 @@ const (
 	traitIgnoreCookies
 	traitScope
 	traitSession
+	traitPath
 	traitKeyPerTool
 	traitBindRequestID
 	traitTools
@@ -35,7 +36,7 @@ const (
 )
 
 var traitNames = [traitCount]string{
-	"server", "principal", "anonymous", "ignore_cookies", "scope", "session", "key_per_tool", "bind_request_id", "tools (exclude, round)",
+	"server", "principal", "anonymous", "ignore_cookies", "scope", "session", "path", "key_per_tool", "bind_request_id", "tools (exclude, round)",
 }
 
 // Traits gives those of a configuration.
@@ -65,6 +66,7 @@ func (p *Policy) traits() PolicyTraits {
 	}
 	d[traitScope] = digestOf(appendSources(nil, p.Scope)...)
 	d[traitSession] = digestOf(strconv.FormatBool(p.Session))
+	d[traitPath] = digestOf(pathWords[p.Path])
 	d[traitKeyPerTool] = digestOf(strconv.FormatBool(p.KeyPerTool))
 	d[traitBindRequestID] = digestOf(strconv.FormatBool(p.BindRequestID))
 	d[traitTools] = digestOf(p.shapes()...)

@@ -20,6 +20,8 @@ func TestTraits(t *testing.T) {
 		`"server":"s","principal":["header:x-a"],"scope":["header:x-t"]`:                                 {lost: []string{"/policies/p/anonymous", "/policies/p/ignore_cookies"}},
 		`"server":"s","principal":["header:x-a"],"anonymous":true`:                                       {lost: []string{"/policies/p/scope"}},
 		before + `,"ignore_cookies":["c"]`:                                                               {lost: []string{"/policies/p/ignore_cookies"}},
+		before + `,"path":"exact"`:                                                                       {lost: []string{"/policies/p/path"}},
+		before + `,"path":"normalized"`:                                                                  {},
 		before + `,"session":true`:                                                                       {lost: []string{"/policies/p/session"}},
 		before + `,"key_per_tool":true`:                                                                  {lost: []string{"/policies/p/key_per_tool"}},
 		before + `,"bind_request_id":true`:                                                               {unlike: []string{"/policies/p/bind_request_id"}},

@@ -42,6 +42,9 @@ func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 	if p.Anonymous && p.derives() {
 		r.warning(at+"/anonymous", "makes one caller of all that send neither Authorization nor a cookie that does more than steer and show no client certificate: where keys are derived they get each other's answers; a principal tells them apart")
 	}
+	if p.Preset == Gateway {
+		r.warnUnverified(at, p)
+	}
 	if len(p.IgnoreCookies) > 0 && !p.Anonymous {
 		r.warning(at+"/ignore_cookies", "has no effect: cookies count for anonymous callers only")
 	}
@@ -54,6 +57,7 @@ func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 			}
 		}
 	}
+	r.warnSlow(at, p)
 	entry := r.doc.First(r.doc.Member(n, "tools"))
 	for i := range p.Tools {
 		where := at + "/tools/" + itoa(i)
@@ -61,10 +65,27 @@ func (r *reader) warn(n canonical.Node, at string, p *Policy) {
 			r.warning(where, "is never used: the first entry that fits decides, and "+printable(at+"/tools/"+itoa(j))+" fits all that it does")
 		}
 		r.warnIdle(entry, where, p, &p.Tools[i])
+		if t := &p.Tools[i]; t.StatusArgument != "" && t.StatusTool == "" {
+			r.warning(where+"/status_argument", "has no effect: no status_tool is named")
+		}
 		if t := &p.Tools[i]; t.Guard != GuardOff && t.StatusTool != "" && p.Tool(t.StatusTool).Guard.Must() {
 			r.warning(where+"/status_tool", "names a tool that is guarded itself (required or derived): who asks twice gets a refusal, or the first answer again; a tool that only reads wants an entry with the guard off")
 		}
 		entry = r.doc.Next(entry)
+	}
+}
+
+// warnUnverified tells where preset gateway, whose design guards calls of verified
+// identities only, takes others: callers without one, and those whom a header names, which
+// nobody here has verified.
+func (r *reader) warnUnverified(at string, p *Policy) {
+	if p.Anonymous {
+		r.warning(at+"/anonymous", "takes callers whose identity nobody verified, which the preset gateway is not for: name claims or a certificate in principal, or take another preset")
+	}
+	for i, all := range p.Principal {
+		if !slices.ContainsFunc(all, func(s Source) bool { return s.Header == "" }) {
+			r.warning(at+"/principal/"+itoa(i), "is an identity that nobody verified, which the preset gateway is not for: callers could set the header; name claims or a certificate, alone or beside it, or take another preset")
+		}
 	}
 }
 
@@ -77,7 +98,7 @@ func (r *reader) warnIdle(entry canonical.Node, at string, p *Policy, t *Tool) {
 		}
 		return
 	}
-	idle := []string{"window", "on_unknown", "on_tool_error", "released_errors", "ttl", "result_id"}
+	idle := []string{"window", "on_unknown", "on_disconnect", "on_in_flight", "wait", "detach", "detach_timeout", "detach_cluster", "cancel", "on_tool_error", "on_error", "released_errors", "not_done", "ttl", "result_id"}
 	if !p.LogUnkeyed { // else they shape the arguments_hash of the log
 		idle = append(idle, "exclude", "round")
 	}

@@ -52,6 +52,10 @@ func TestPolicyWarnings(t *testing.T) {
 		want   []string // place and how the warning goes on
 	}{
 		{known + `"tools":[{"match":"*"},{"match":"charge","guard":"required"}]`, []string{"/tools/1 is never used: the first entry that fits decides, and /policies/p/tools/0 fits all"}},
+		{known + `"wait":"3s","detach_timeout":"1m","detach_cluster":"c"`, []string{"/wait has no effect", "/detach_timeout has no effect", "/detach_cluster has no effect"}},
+		{known + `"on_disconnect":"continue","tools":[{"match":"a","on_disconnect":"stop","wait":"3s","detach_timeout":"1m","detach_cluster":"c","cancel":"stop"}]`,
+			[]string{"/tools/0/wait has", "/tools/0/detach_timeout has", "/tools/0/detach_cluster has", "/tools/0/cancel has"}},
+		{known + `"on_disconnect":"continue","wait":"3s","detach_timeout":"1m","detach_cluster":"c","tools":[{"match":"a","cancel":"stop"}]`, nil},
 		{known + `"tools":[{"match":"get_*"},{"match":"get_it","guard":"required"}]`, []string{"/tools/1 is never used"}},
 		{known + `"tools":[{"match":"get_it","guard":"required"},{"match":"get_*"}]`, nil},
 		{known + `"tools":[{"match":"get_*"},{"match":"*_it"},{"match":"get_*"}]`, []string{"/tools/2 is never used"}},
@@ -64,8 +68,9 @@ func TestPolicyWarnings(t *testing.T) {
 		{`"anonymous":true,"strip":false,"tools":[{"match":"a","guard":"required"}]`, nil},
 		{known + `"preset":"derived"`, nil},
 
-		{known + `"tools":[{"match":"a","guard":"off","window":"1m","exclude":["/a"],"round":{"/b":1},"status_tool":"b","on_unknown":"retry","on_tool_error":"release","released_errors":[1],"ttl":"1m","result_id":"/id"}]`,
-			[]string{"/tools/0/window has no effect: the guard is off", "/tools/0/on_unknown has", "/tools/0/on_tool_error has", "/tools/0/released_errors has", "/tools/0/ttl has", "/tools/0/result_id has", "/tools/0/exclude has", "/tools/0/round has", "/tools/0/status_tool has"}},
+		{known + `"tools":[{"match":"a","guard":"off","window":"1m","exclude":["/a"],"round":{"/b":1},"status_tool":"b","on_unknown":"retry","on_disconnect":"continue","on_in_flight":"wait","wait":"3s","detach":true,"detach_timeout":"1m","detach_cluster":"c","cancel":"stop","on_tool_error":"release","on_error":"release","released_errors":[1],"not_done":[{"pointer":"/a","equals":1}],"ttl":"1m","result_id":"/id"}]`,
+			[]string{"/tools/0/window has no effect: the guard is off", "/tools/0/on_unknown has", "/tools/0/on_disconnect has", "/tools/0/on_in_flight has", "/tools/0/wait has", "/tools/0/detach has", "/tools/0/detach_timeout has", "/tools/0/detach_cluster has", "/tools/0/cancel has", "/tools/0/on_tool_error has", "/tools/0/on_error has", "/tools/0/released_errors has", "/tools/0/not_done has", "/tools/0/ttl has", "/tools/0/result_id has", "/tools/0/exclude has", "/tools/0/round has", "/tools/0/status_tool has"}},
+		{known + `"tools":[{"match":"a","status_argument":"id"},{"match":"b","status_argument":"id","status_tool":"get"}]`, []string{"/tools/0/status_argument has no effect: no status_tool is named"}},
 		{known + `"log_unkeyed":true,"stray_key":"refuse","tools":[{"match":"a","guard":"off","exclude":["/a"],"round":{"/b":1},"status_tool":"b"}]`, nil},
 		{known + `"tools":[{"match":"a","window":"10m"},{"match":"b","guard":"required","window":"1m"},{"match":"c","guard":"derived","window":"1m"}]`,
 			[]string{"/tools/0/window has no effect: it is for the guard derived", "/tools/1/window has no effect"}},
@@ -78,13 +83,16 @@ func TestPolicyWarnings(t *testing.T) {
 
 		// A header that makes Go's net/http send a POST again goes on to the server.
 		{`"anonymous":true`, []string{"/strip is not there, so the header idempotency-key goes on to the server"}},
-		{`"anonymous":true,"preset":"gateway"`, []string{"/strip is not there, so the header idempotency-key"}},
+		{`"anonymous":true,"preset":"gateway"`, []string{"/anonymous takes callers", "/strip is not there, so the header idempotency-key"}},
 		{`"anonymous":true,"keys":["json:/params/k","header:X-Idempotency-Key"]`, []string{"/strip is not there, so the header x-idempotency-key"}},
 		{`"anonymous":true,"strip":true`, nil},
 		{`"anonymous":true,"strip":false`, nil},
 		{`"anonymous":true,"forward_key":"X-Own-Key"`, nil},
 		{`"anonymous":true,"keys":["header:X-Own-Key"]`, nil},
 		{`"anonymous":true,"preset":"sep3182"`, nil},
+		{`"preset":"gateway","principal":["metadata:jwt/sub",["peer:uri_san"],["metadata:jwt/sub","header:x-agent"]],"strip":true`, nil},
+		{`"preset":"gateway","principal":["metadata:jwt/sub","header:x-user",["header:a","header:b"]],"strip":true`, []string{"/principal/1 is an identity that nobody verified", "/principal/2 is an identity that nobody verified"}},
+		{`"preset":"gateway","anonymous":true,"strip":true`, []string{"/anonymous takes callers whose identity nobody verified"}},
 		{`"anonymous":true,"preset":"forward"`, nil},
 	} {
 		got := warnings(t, `{"policies":{"p":{`+c.policy+`}},"default":"p"}`)

@@ -11,19 +11,54 @@ import (
 // test, or a build outside of a repository, has no revision.
 func String() string { return text(stamp(), runtime.Version()) }
 
+// Build is the module's version and its revision, such as "v0.3.0" and "1a2b3c4d5e6f", "1a2b3c4d5e6f-modified" where files were changed: labels of a metric. What the
+// build does not know is "(devel)" and "".
+func Build() (version, revision string) { return build(stamp()) }
+
+func build(stamp string) (version, revision string) {
+	f := factsOf(stamp)
+	if f.revision != "" && f.modified {
+		f.revision += "-modified"
+	}
+	return f.version, f.revision
+}
+
 // frame is the number of bytes before and after the facts, by which tools find them in a binary.
 const frame = 16
 
-// text reads the stamp: lines of "mod\tPATH\tVERSION\tSUM" and "build\tKEY=VALUE", as "go version -m" prints them.
+// facts are what of a stamp is told.
+type facts struct {
+	version, revision, when string
+	modified                bool
+}
+
+// text says them in one line.
 func text(stamp, goVersion string) string {
-	v, revision, when, modified := "(devel)", "", "", ""
+	f := factsOf(stamp)
+	v := f.version
+	if f.revision != "" {
+		v += " (" + f.revision
+		if f.when != "" {
+			v += ", " + f.when
+		}
+		if f.modified {
+			v += ", modified"
+		}
+		v += ")"
+	}
+	return v + " " + goVersion
+}
+
+// factsOf reads the stamp: lines of "mod\tPATH\tVERSION\tSUM" and "build\tKEY=VALUE", as "go version -m" prints them.
+func factsOf(stamp string) facts {
+	f := facts{version: "(devel)"}
 	if len(stamp) > 2*frame {
 		stamp = stamp[frame : len(stamp)-frame]
 	}
 	for line := range strings.SplitSeq(stamp, "\n") {
 		if fact, ok := strings.CutPrefix(line, "mod\t"); ok {
 			if _, rest, _ := strings.Cut(fact, "\t"); rest != "" {
-				v, _, _ = strings.Cut(rest, "\t")
+				f.version, _, _ = strings.Cut(rest, "\t")
 			}
 			continue
 		}
@@ -31,15 +66,12 @@ func text(stamp, goVersion string) string {
 		key, value, _ := strings.Cut(fact, "=")
 		switch {
 		case key == "vcs.revision":
-			revision = value[:min(12, len(value))]
+			f.revision = value[:min(12, len(value))]
 		case key == "vcs.time":
-			when = ", " + value
-		case key == "vcs.modified" && value == "true":
-			modified = ", modified"
+			f.when = value
+		case key == "vcs.modified":
+			f.modified = value == "true"
 		}
 	}
-	if revision != "" {
-		v += " (" + revision + when + modified + ")"
-	}
-	return v + " " + goVersion
+	return f
 }

@@ -45,3 +45,21 @@ func TestStampIsTheBuilds(t *testing.T) {
 		t.Errorf("got %q, want the compiler's version at its end", got)
 	}
 }
+
+// Labels of a metric: the version and the revision apart.
+func TestBuild(t *testing.T) {
+	for stamp, want := range map[string][2]string{
+		"": {"(devel)", ""},
+		"mod\tx\tv1.2.3\th1:x\nbuild\tvcs.revision=0123456789abcdef\nbuild\tvcs.time=now\n": {"v1.2.3", "0123456789ab"},
+		"mod\tx\tv1.2.3\nbuild\tvcs.modified=true\nbuild\tvcs.revision=0123456789abcdef\n":  {"v1.2.3", "0123456789ab-modified"},
+		"mod\tx\tv1.2.3\nbuild\tvcs.modified=false\nbuild\tvcs.revision=0123456789abcdef\n": {"v1.2.3", "0123456789ab"},
+		"mod\tx\tv1.2.3\nbuild\tvcs.modified=true\n":                                        {"v1.2.3", ""},
+	} {
+		if stamp != "" {
+			stamp = strings.Repeat("x", frame) + stamp + strings.Repeat("x", frame)
+		}
+		if v, r := build(stamp); v != want[0] || r != want[1] {
+			t.Errorf("%q: %q %q, want %q", stamp, v, r, want)
+		}
+	}
+}

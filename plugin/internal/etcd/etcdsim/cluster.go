@@ -93,6 +93,8 @@ func (c *Cluster) Apply(method string, request []byte) (status int, response []b
 	switch method {
 	case "Txn":
 		return c.txn(ReadTxn(request))
+	case "Range":
+		return OK, c.many(request)
 	case "LeaseGrant":
 		if c.Full {
 			return Exhausted, nil
@@ -191,8 +193,46 @@ func (c *Cluster) op(o Op) (response []byte, changed bool) {
 	}
 	var found []byte
 	if e != nil {
-		m := number(number(data(nil, 1, []byte(o.Key)), 2, uint64(e.Create)), 3, uint64(e.Mod))
-		found = data(nil, 2, number(data(number(m, 4, uint64(e.Version)), 5, e.Value), 6, uint64(e.Lease)))
+		found = data(nil, 2, e.keyValue(o.Key, false))
 	}
 	return data(nil, 1, found), false
+}
+
+func (e *Entry) keyValue(key string, keyOnly bool) []byte {
+	m := number(number(data(nil, 1, []byte(key)), 2, uint64(e.Create)), 3, uint64(e.Mod))
+	m = number(m, 4, uint64(e.Version))
+	if !keyOnly {
+		m = data(m, 5, e.Value)
+	}
+	return number(m, 6, uint64(e.Lease))
+}
+
+// many answers a RangeRequest of a range of keys.
+func (c *Cluster) many(request []byte) []byte {
+	var begin, end string
+	var limit, keysOnly uint64
+	fields(request, func(n int, v uint64, m []byte) {
+		switch n {
+		case 1:
+			begin = string(m)
+		case 2:
+			end = string(m)
+		case 3:
+			limit = v
+		case 8:
+			keysOnly = v
+		}
+	})
+	out, found := c.header(), uint64(0)
+	for _, key := range slices.Sorted(maps.Keys(c.Keys)) {
+		switch {
+		case key < begin || key >= end:
+		case found == limit:
+			return number(out, 3, 1)
+		default:
+			found++
+			out = data(out, 2, c.Keys[key].keyValue(key, keysOnly != 0))
+		}
+	}
+	return out
 }

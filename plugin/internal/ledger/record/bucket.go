@@ -110,10 +110,10 @@ func AppendWithout(dst []byte, b Bucket, id *[32]byte) []byte {
 	return dst
 }
 
-// AppendSettled appends the bucket with an entry of it as it is once an event has settled it: in a state until it expires, with a reply or,
+// AppendSettled appends the bucket with an entry of it as it is once an event has settled it, with a reply or,
 // where reply is nil, the one that it had.
-func AppendSettled(dst []byte, b Bucket, e Entry, to ledger.State, settled, expires ledger.Mono, reply *Stored) []byte {
+func AppendSettled(dst []byte, b Bucket, e Entry, t Turned, reply *Stored) []byte {
 	id := e.ID()
 	dst, _ = appendOthers(dst, b, b.Fence(), &id)
-	return AppendTurned(dst, e, to, settled, expires, reply)
+	return AppendTurned(dst, e, t, reply)
 }

@@ -13,12 +13,13 @@ import (
 //	         policy u64 | principal u64 | scope u64 | session u64 | request u64 |
 //	         claimed i64 | settled i64 | lease, ttl, window u32 in ms |
 //	         ring, slot, lap, reply length u32
+//	body v2  that of v1 | cause u8 | status u16 | tool u64
 //
 // length, id and expires stand in front of the version, so that a build that cannot
 // read an entry still knows whose it is and until when it must leave it alone.
 const (
-	EntryVersion = 1
-	EntrySize    = 179 // bytes of an entry of this version
+	EntryVersion = 2
+	EntrySize    = 190 // bytes of an entry of this version
 	PrefixSize   = 43  // bytes up to the body
 
 	offID      = 2
@@ -45,12 +46,17 @@ const (
 	offSlot        = 167
 	offLap         = 171
 	offLength      = 175
+	offCause       = 179
+	offStatus      = 180
+	offTool        = 182
 )
 
 // Flags of an entry; FlagTask is a reply's too.
 const (
-	FlagTask = 1 << iota // the reply hands out a task
-	FlagShed             // the reply was overwritten
+	FlagTask      = 1 << iota // the reply hands out a task
+	FlagShed                  // the reply was overwritten
+	FlagElsewhere             // an operator says that the call ran: there is no reply
+	FlagHeld                  // an operator lets nobody take the unknown outcome over
 )
 
 // Foreseeable is how far into the future a time may lie and still be taken for one of ours; it is also how long a build that cannot
@@ -80,6 +86,12 @@ func (e Entry) Settled() ledger.Mono  { return ledger.Mono(le.Uint64(e[offSettle
 func (e Entry) LeaseTTL() ledger.Mono { return e.millis(offLease) }
 func (e Entry) TTL() ledger.Mono      { return e.millis(offTTL) }
 func (e Entry) Window() ledger.Mono   { return e.millis(offWindow) }
+func (e Entry) Tool() uint64          { return le.Uint64(e[offTool:]) }
+
+// Why is how the entry came to be what it is; nothing of a call in flight.
+func (e Entry) Why() ledger.Why {
+	return ledger.Why{Cause: ledger.Cause(e[offCause]), Status: int(le.Uint16(e[offStatus:]))}
+}
 
 func (e Entry) millis(off int) ledger.Mono {
 	return ledger.Mono(le.Uint32(e[off:])) * ledger.Mono(time.Millisecond)
@@ -109,14 +121,24 @@ type Stored struct {
 	Flags byte
 }
 
+// Turned is what an event makes of an entry.
+type Turned struct {
+	To      ledger.State
+	Settled ledger.Mono
+	Expires ledger.Mono
+	Why     ledger.Why
+}
+
 // AppendTurned appends an entry as it is once an event has settled it; see AppendSettled.
-func AppendTurned(dst []byte, e Entry, to ledger.State, settled, expires ledger.Mono, reply *Stored) []byte {
+func AppendTurned(dst []byte, e Entry, t Turned, reply *Stored) []byte {
 	at := len(dst)
 	dst = append(dst, e...)
 	w := dst[at:]
-	w[offState] = byte(to)
-	le.PutUint64(w[offExpires:], uint64(expires))
-	le.PutUint64(w[offSettled:], uint64(settled))
+	w[offState] = byte(t.To)
+	le.PutUint64(w[offExpires:], uint64(t.Expires))
+	le.PutUint64(w[offSettled:], uint64(t.Settled))
+	w[offCause] = byte(t.Why.Cause)
+	le.PutUint16(w[offStatus:], uint16(min(max(t.Why.Status, 0), 1<<16-1)))
 	if reply != nil {
 		le.PutUint32(w[offRing:], reply.At.Ring)
 		le.PutUint32(w[offSlot:], reply.At.At)
@@ -154,6 +176,7 @@ func appendClaim(dst []byte, c *ledger.Claim, h *ledger.Lease) []byte {
 	le.PutUint64(e[offScope:], c.Scope)
 	le.PutUint64(e[offSession:], c.Session)
 	le.PutUint64(e[offRequest:], c.Request)
+	le.PutUint64(e[offTool:], c.Tool)
 	le.PutUint64(e[offClaimed:], uint64(h.Claimed))
 	le.PutUint32(e[offLease:], millis(c.Terms.LeaseTTL))
 	le.PutUint32(e[offTTL:], millis(c.Terms.TTL))

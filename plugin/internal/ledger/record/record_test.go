@@ -12,7 +12,7 @@ import (
 func someBucket() []byte {
 	var b []byte
 	for n := range 3 {
-		c := ledger.Claim{ID: [32]byte{byte(n)}, Fingerprint: [32]byte{9}, Policy: 1, Principal: 2, Scope: 3, Session: 4, Request: 5}
+		c := ledger.Claim{ID: [32]byte{byte(n)}, Fingerprint: [32]byte{9}, Policy: 1, Principal: 2, Scope: 3, Session: 4, Request: 5, Tool: 10}
 		c.Terms = ledger.Terms{TTL: 1500 * time.Microsecond, Window: 7 * time.Millisecond, LeaseTTL: time.Second}
 		b, _ = AppendClaimed(nil, b, &c, &ledger.Lease{Fence: uint64(n + 1), Holder: 6, Claimed: 8, Attempt: 1 << 20})
 	}
@@ -48,9 +48,9 @@ func TestBytes(t *testing.T) {
 		t.Errorf("an entry reads %x", []byte(e))
 	}
 	stored := Stored{At: Slot{1, 2, 3, 4}, Flags: FlagTask}
-	settled := Bucket(AppendSettled(nil, b, e, ledger.Completed, 20, 30, &stored))
+	settled := Bucket(AppendSettled(nil, b, e, Turned{ledger.Completed, 20, 30, ledger.Why{Cause: 7, Status: 502}}, &stored))
 	s := settled.Find(&[32]byte{1})
-	if s == nil || s.State() != ledger.Completed || s.Settled() != 20 || s.ExpiresAt() != 30 || s.Slot() != stored.At || s.Flags() != FlagTask || settled.Fence() != 3 {
+	if s == nil || s.State() != ledger.Completed || s.Settled() != 20 || s.ExpiresAt() != 30 || s.Slot() != stored.At || s.Flags() != FlagTask || s.Why() != (ledger.Why{Cause: 7, Status: 502}) || s.Tool() != 10 || settled.Fence() != 3 {
 		t.Errorf("settled it reads %x", []byte(s))
 	}
 	if shed := Entry(AppendShed(nil, s)); shed.Flags() != FlagTask|FlagShed {

@@ -8,8 +8,22 @@ type Elder struct {
 	Read    func(old Entry) Entry
 }
 
-// Previous is the one that this build reads; the first version has none before it.
-var Previous Elder
+// Previous is the one that this build reads.
+var Previous = Elder{Version: 1, Read: fromFirst}
+
+const firstSize = 179 // bytes of an entry of the first version
+
+// fromFirst reads an entry that does not say which tool was called, nor why it settled.
+func fromFirst(old Entry) Entry {
+	if len(old) != firstSize {
+		return nil
+	}
+	e := append(make(Entry, 0, EntrySize), old...)
+	e = append(e, make([]byte, EntrySize-firstSize)...)
+	e[offVersion] = EntryVersion
+	le.PutUint16(e, EntrySize)
+	return e
+}
 
 // Current gives an entry in this build's version where it can; else as it is, which
 // is then not readable: it refuses until it expires. What is not changed stays as

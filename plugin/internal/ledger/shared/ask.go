@@ -63,6 +63,10 @@ func (s *Shared) refused(v ledger.Verdict, e record.Entry) ledger.Answer {
 	if e.Readable() {
 		a.Prior = e.Prior()
 	}
+	if v == ledger.Replay && e.Flags()&record.FlagElsewhere != 0 {
+		a.Reply.Elsewhere = true
+		return a
+	}
 	if v == ledger.Replay {
 		if a.Reply, _ = s.fetch(e); a.Reply.Message == nil {
 			// Overwritten since: the call ran all the same.
@@ -79,7 +83,7 @@ func (s *Shared) claim(c *ledger.Claim, y *try) ledger.Answer {
 	}
 	epoch := y.read.Epoch
 	a := ledger.Answer{Verdict: ledger.First, Lease: ledger.Lease{
-		ID: c.ID, Fence: y.read.Fence + 1, Holder: s.self.incarnation, Claimed: y.now, Attempt: y.plan.Attempt,
+		ID: c.ID, Fence: y.read.Fence + 1, Holder: s.self.incarnation, Claimed: y.now, Attempt: y.plan.Attempt, Root: c.Root,
 		Policy: c.Policy, Budget: c.Budget, Limits: c.Limits, Terms: c.Terms,
 	}}
 	if y.plan.TakeOver {
@@ -145,7 +149,7 @@ func (s *Shared) bucketFull(c *ledger.Claim, y *try) ledger.Answer {
 func (s *Shared) expireLease(b *record.Reading, now ledger.Mono) (ok bool) {
 	e := b.Entry
 	lost, _ := state.Turn(ledger.InFlight, ledger.LoseLease)
-	s.buf = record.AppendSettled(s.buf[:0], b.Bucket, e, lost.Next, now, expires(e, now), nil)
+	s.buf = record.AppendSettled(s.buf[:0], b.Bucket, e, turned(e, lost.Next, now, ledger.Why{Cause: ledger.HolderLost}), nil)
 	done, err := s.buckets.Swap(b, s.buf)
 	if err != nil {
 		return false

@@ -37,7 +37,7 @@ func (s *Shared) clean(b record.Bucket, epoch uint32, now ledger.Mono) cleaned {
 			lost, _ := state.Turn(f.State, ledger.LoseLease)
 			did.free(e, lost.Return)
 			did.notices = append(did.notices, entryNotice{ledger.Orphaned, e.Policy()})
-			did.bytes = record.AppendTurned(did.bytes, e, lost.Next, now, expires(e, now), nil)
+			did.bytes = record.AppendTurned(did.bytes, e, turned(e, lost.Next, now, ledger.Why{Cause: ledger.HolderLost}), nil)
 		case f.State == ledger.Completed && !f.Shed && s.wasShed(e.Slot()):
 			did.notices = append(did.notices, entryNotice{ledger.Shed, e.Policy()})
 			did.bytes = record.AppendShed(did.bytes, e)

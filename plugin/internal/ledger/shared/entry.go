@@ -18,7 +18,8 @@ func found(e record.Entry, fingerprint *[32]byte) (f state.Found) {
 	}
 	f = state.Found{
 		State: e.State(), Expires: e.ExpiresAt(), Attempt: e.Attempt(), Fence: e.Fence(), Holder: e.Holder(),
-		Task: e.Flags()&record.FlagTask != 0, Shed: e.Flags()&record.FlagShed != 0,
+		Task: e.Flags()&record.FlagTask != 0, Shed: e.Flags()&record.FlagShed != 0, Held: e.Flags()&record.FlagHeld != 0,
+		Elsewhere: e.Flags()&record.FlagElsewhere != 0,
 	}
 	f.Same = fingerprint != nil && e.Fingerprint() == *fingerprint
 	return f
@@ -33,6 +34,11 @@ func expired(e record.Entry, now ledger.Mono) bool {
 // expires is when an entry that is settled now is free again.
 func expires(e record.Entry, now ledger.Mono) ledger.Mono {
 	return state.Expires(e.Claimed(), now, e.TTL(), e.Window())
+}
+
+// turned is an entry that is settled now.
+func turned(e record.Entry, to ledger.State, now ledger.Mono, why ledger.Why) record.Turned {
+	return record.Turned{To: to, Settled: now, Expires: expires(e, now), Why: why}
 }
 
 // rowsOf are the rows that an entry counts in.

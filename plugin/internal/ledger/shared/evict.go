@@ -36,14 +36,47 @@ func (s *Shared) evictOldest(level int, c *ledger.Claim, now ledger.Mono) bool {
 				}
 			}
 		}
-		if scanned || s.scans == 0 {
+		switch {
+		case scanned:
 			return false
+		case s.scans == 0:
+			return s.evictSampled(&of, c.Policy, now)
 		}
 		s.scans--
 		known = known.wider(&rows, level)
 		s.scan(known, c.Policy, &of)
 		s.evictable[c.Policy] = known
 	}
+}
+
+// evictSampled evicts the oldest of the first few of a group that it meets, from where the
+// search before it ended, one turn of the table at most.
+func (s *Shared) evictSampled(of *group, policy uint64, now ledger.Mono) bool {
+	if s.vain == 0 {
+		return false
+	}
+	var few candidates
+	add := func(a candidate) {
+		if of.has(&a) {
+			few.list = append(few.list, a)
+		}
+	}
+	for n := range s.layout.Buckets {
+		s.gather(s.searched, policy, add)
+		s.searched = (s.searched + 1) % s.layout.Buckets
+		if len(few.list) < sampled && n < s.layout.Buckets-1 {
+			continue
+		}
+		few.trim()
+		for i := range few.list {
+			if s.evictEntry(&few.list[i], now) {
+				return true
+			}
+		}
+		few.list = few.list[:0]
+	}
+	s.vain--
+	return false
 }
 
 // evictEntry frees a completed entry, if it is still what the scan saw.
@@ -89,28 +122,35 @@ func (s *Shared) tellEvicted(e record.Entry, now ledger.Mono) {
 // scan gathers the oldest entries of a policy that can be evicted; where known is of one level only, those of the group.
 func (s *Shared) scan(known *candidates, policy uint64, of *group) {
 	for n := range s.layout.Buckets {
-		b := s.buckets.Read(n)
-		if !b.OK() {
-			continue
-		}
-		b.Bucket.Each(func(w record.Entry) bool {
-			w = record.Current(w)
-			if !w.Readable() || w.Policy() != policy {
-				return true
+		s.gather(n, policy, func(a candidate) {
+			if known.wide || of.has(&a) {
+				known.list = append(known.list, a)
 			}
-			if _, evictable := state.Next(w.State(), ledger.Evict); evictable {
-				a := candidate{w.Settled(), w.Fence(), w.Principal(), w.Scope(), int32(n)}
-				if known.wide || of.has(&a) {
-					known.list = append(known.list, a)
-				}
-			}
-			return true
 		})
 		if len(known.list) >= 2*candidatesKept {
 			known.trim()
 		}
 	}
 	known.trim()
+}
+
+// gather gives the entries of a policy in one bucket that can be evicted.
+func (s *Shared) gather(bucket int, policy uint64, give func(candidate)) {
+	b := s.buckets.Read(bucket)
+	if !b.OK() {
+		return
+	}
+	b.Bucket.Each(func(w record.Entry) bool {
+		w = record.Current(w)
+		if !w.Readable() || w.Policy() != policy {
+			return true
+		}
+		// What an operator said of a key is not forgotten for the sake of others.
+		if _, evictable := state.Next(w.State(), ledger.Evict); evictable && w.Flags()&record.FlagElsewhere == 0 {
+			give(candidate{w.Settled(), w.Fence(), w.Principal(), w.Scope(), int32(bucket)})
+		}
+		return true
+	})
 }
 
 // To evict the oldest completed entry of a level one must know it. No record keeps
@@ -121,9 +161,14 @@ const (
 	// candidatesKept bounds what a scan remembers. In a policy of more completed entries
 	// a level whose oldest is not among them costs a scan of its own.
 	candidatesKept = 4096
-	// scansPerTick bounds the scans of one worker between two ticks: a claim beyond it is
-	// refused although something may be evictable.
+	// scansPerTick bounds the scans of one worker between two ticks. A claim beyond it evicts
+	// the oldest of the first few that a shorter search meets: where n of B buckets hold one, a
+	// search reads about sampled·B/n of them, and never more than all.
 	scansPerTick = 4
+	sampled      = 8
+	// vainPerTick bounds the searches that find nothing: where a count is too high, for a
+	// worker died, each would read the whole table.
+	vainPerTick = 4
 )
 
 // candidate is a completed entry as a scan saw it. The fence names it in its bucket.

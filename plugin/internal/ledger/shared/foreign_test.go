@@ -140,7 +140,7 @@ func TestForeignRecords(t *testing.T) {
 // Open: the proof, and what it refuses.
 func TestOpenRefuses(t *testing.T) {
 	open := func(w *world, l Layout) error {
-		_, err := Open(ledger.Env{Table: (*view)(w.worker[0]), Now: func() ledger.Mono { return w.now }, Random: w.fill, Log: func(string) {}}, "test", l)
+		_, err := Open(ledger.Env{Table: (*view)(w.worker[0]), Now: func() ledger.Mono { return w.now }, Random: w.worker[0].fill, Log: func(string) {}}, "test", l)
 		return err
 	}
 	w := newWorld(1, tiny, 1)
@@ -160,7 +160,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := open(w, tiny); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("no table: %v", err)
 	}
-	_, err := Open(ledger.Env{Table: overwriting{}, Now: func() ledger.Mono { return 0 }, Random: w.fill, Log: func(string) {}}, "test", tiny)
+	_, err := Open(ledger.Env{Table: overwriting{}, Now: func() ledger.Mono { return 0 }, Random: w.worker[0].fill, Log: func(string) {}}, "test", tiny)
 	if err == nil || !strings.Contains(err.Error(), "overwrites") {
 		t.Errorf("a table that overwrites: %v", err)
 	}

@@ -152,6 +152,6 @@ func (s *Shared) reclaim(o openLease) {
 	if o.stage == claiming {
 		ev = ledger.Release
 	}
-	s.pending = append(s.pending, pendingSettle{lease: o.lease, event: ev})
+	s.pending = append(s.pending, pendingSettle{lease: o.lease, event: ev, why: ledger.Why{Cause: ledger.HolderLost}})
 	s.open.remove(&o.lease.ID, o.lease.Fence)
 }

@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"encoding/binary"
 	"flag"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ func roomy() ledger.Limits {
 type character struct {
 	workers, keys, steps int
 	evict, retry, fails  bool
+	resolves             bool // operators resolve keys
 	ahead, roomy         bool // quota is cached, small as the limits are, or of wide ones too
 	crashes              int  // one in so many steps
 }
@@ -42,6 +44,7 @@ func characterOf(seed uint64) character {
 	c := character{workers: 2 + int(seed%2), keys: 3 + int(seed/2%6), steps: 400, crashes: 40}
 	c.evict, c.retry, c.fails = seed/3%3 == 0, seed/5%3 == 0, seed%7 == 0
 	c.ahead, c.roomy = seed%3 != 0, seed%3 == 1
+	c.resolves = seed%5 < 2
 	if seed%4 == 0 {
 		c.crashes = 1 << 30
 	}
@@ -125,6 +128,11 @@ func (w *world) something(k *worker, c *character) {
 				k.store.Settle(f.lease, ledger.Outcome{Event: ledger.MarkUnknown})
 			}
 		})
+	case c.resolves && n > 7:
+		id := idOf(w.random.IntN(c.keys))
+		q := ledger.Query{Policy: numberOf("p"), Operation: binary.BigEndian.Uint64(id[:]), From: k.store.At(&id)}
+		ev := ledger.ResolveCompleted + ledger.Event(w.random.IntN(3))
+		k.begin("resolve", func() { k.store.Resolve(ledger.Token{}, q, ev) })
 	default:
 		claim := claimOf(w.random.IntN(c.keys))
 		claim.Limits = small(c.evict)

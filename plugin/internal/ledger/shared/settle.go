@@ -12,6 +12,7 @@ import (
 type pendingSettle struct {
 	lease  ledger.Lease
 	event  ledger.Event
+	why    ledger.Why
 	stored record.Stored
 	asked  bool // by Settle; else the ledger saw the event itself
 	trying bool
@@ -38,11 +39,11 @@ func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 			k.Flags = record.FlagTask
 		}
 	}
-	done := s.apply(&h, o.Event, k)
+	done := s.apply(&h, o.Event, o.Why, k)
 	s.open.remove(&h.ID, h.Fence)
 	switch done {
 	case ledger.Pending:
-		s.pending = append(s.pending, pendingSettle{lease: h, event: o.Event, stored: k, asked: true})
+		s.pending = append(s.pending, pendingSettle{lease: h, event: o.Event, why: o.Why, stored: k, asked: true})
 	case ledger.Fenced:
 		s.tell(ledger.LateFenced, h.Policy)
 	}
@@ -50,7 +51,7 @@ func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 }
 
 // apply lets an event of a lease happen in its bucket: read, decide, reserve, swap, return.
-func (s *Shared) apply(h *ledger.Lease, ev ledger.Event, k record.Stored) ledger.Settled {
+func (s *Shared) apply(h *ledger.Lease, ev ledger.Event, why ledger.Why, k record.Stored) ledger.Settled {
 	for range record.MaxTries {
 		b := s.buckets.Lookup(&h.ID)
 		if !b.OK() {
@@ -76,7 +77,7 @@ func (s *Shared) apply(h *ledger.Lease, ev ledger.Event, k record.Stored) ledger
 		if to.Next == ledger.Free {
 			s.buf = record.AppendWithout(s.buf[:0], b.Bucket, &h.ID)
 		} else {
-			s.buf = record.AppendSettled(s.buf[:0], b.Bucket, e, to.Next, now, expires(e, now), &k)
+			s.buf = record.AppendSettled(s.buf[:0], b.Bucket, e, turned(e, to.Next, now, why), &k)
 		}
 		done, err := s.buckets.Swap(&b, s.buf)
 		switch {
@@ -109,7 +110,7 @@ func (s *Shared) retry() {
 			}
 		}
 		p.trying = true
-		done := s.apply(&p.lease, p.event, p.stored)
+		done := s.apply(&p.lease, p.event, p.why, p.stored)
 		p.trying = false
 		switch {
 		case done == ledger.Pending:
@@ -117,7 +118,7 @@ func (s *Shared) retry() {
 			stays++
 		case done == ledger.Applied && p.event == ledger.LoseLease:
 			s.tell(ledger.Orphaned, p.lease.Policy)
-		case done == ledger.Applied && p.asked && s.env.Late != nil:
+		case done == ledger.Applied && p.asked && s.env.Late != nil && !p.lease.Root:
 			s.env.Late(p.lease.Policy, p.event)
 		case done == ledger.Fenced && p.asked:
 			s.tell(ledger.LateFenced, p.lease.Policy)

@@ -61,10 +61,13 @@ type Shared struct {
 	pending     []pendingSettle
 	sweep       sweep
 	sweeping    bool
+	listing     bool
 	seen        []self // heartbeats read in this step of the sweep
 	freed       []quota.Change
 	evictable   map[uint64]*candidates
 	scans       int // full scans for candidates left until the next tick
+	vain        int // shorter searches left until then that find nothing
+	searched    int // the bucket from which the next one goes on
 	warned      map[string]bool
 }
 
@@ -81,6 +84,7 @@ func Open(env ledger.Env, namespace string, layout Layout) (*Shared, error) {
 		env: env, layout: layout, prefix: "callonce/" + namespace + "/",
 		evictable: map[uint64]*candidates{},
 		scans:     scansPerTick,
+		vain:      vainPerTick,
 		warned:    map[string]bool{},
 	}
 	s.table = record.Table{Table: env.Table, Foreign: s.foreign}

@@ -41,7 +41,7 @@ type ringSeen struct {
 
 // Tick implements ledger.Store.
 func (s *Shared) Tick(now ledger.Mono) {
-	s.scans = scansPerTick
+	s.scans, s.vain = scansPerTick, vainPerTick
 	s.heartbeat(s.self.leaseTTL, now)
 	s.reclaimLost()
 	s.retry()
@@ -63,6 +63,7 @@ func (s *Shared) rest() {
 	if s.sweeping {
 		s.sweeping, s.sweep.epoch = false, 0
 	}
+	s.listing = false
 	s.seen, s.sweep.rings = s.seen[:0], s.sweep.rings[:0]
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
+	"github.com/callonce/callonce/plugin/internal/ledger/quota"
 )
 
 // Issue 10, point 24: changes of the code that no test had noticed.
@@ -36,7 +37,8 @@ func TestSweeperIsFollowed(t *testing.T) {
 }
 
 // Each scan for what can be evicted reads the whole table: a worker makes so many
-// between two ticks, and refuses what needs more.
+// between two ticks. A claim beyond finds a victim all the same, by a search that ends where
+// it meets one.
 func TestScansAreBounded(t *testing.T) {
 	w := newWorld(1, Layout{Buckets: 32, Ways: 8, PieceBytes: 64, Pages: 2, Holders: 4, SweepSteps: 1}, 1)
 	k := w.worker[0]
@@ -63,13 +65,66 @@ func TestScansAreBounded(t *testing.T) {
 				t.Fatalf("claim %d made no scan: %d reads", i, read)
 			}
 		}
-		for range 3 {
+		for i := range 20 {
 			before := w.gets
-			if a := ask(); a.Verdict != ledger.RefusedCapacity || a.RetryAfter != time.Second || w.gets-before >= 32 {
-				t.Fatalf("a claim beyond: %d after %d reads, come again in %v", a.Verdict, w.gets-before, a.RetryAfter)
+			want(t, fmt.Sprint("a claim beyond ", i), ask().Verdict, ledger.First)
+			if k.store.scans != 0 {
+				t.Fatalf("claim %d beyond leaves %d scans", i, k.store.scans)
+			}
+			if read := w.gets - before; read > 32+20 {
+				t.Fatalf("claim %d beyond read %d records", i, read)
 			}
 		}
 		k.tick()
+	}
+	if w.notices[ledger.Evicted] != n-1 {
+		t.Errorf("%d evicted, expected %d", w.notices[ledger.Evicted], n-1)
+	}
+}
+
+// A search that finds nothing reads the whole table, so there are few between two ticks. One
+// that finds much ends soon, and takes the oldest of what it met.
+func TestSampledSearches(t *testing.T) {
+	w := newWorld(1, Layout{Buckets: 32, Ways: 8, PieceBytes: 64, Pages: 2, Holders: 4, SweepSteps: 1}, 1)
+	k := w.worker[0]
+	of := group{level: quota.Policy}
+	search := func() (ok bool, read int) {
+		before := w.gets
+		ok = k.store.evictSampled(&of, numberOf("p"), w.now)
+		return ok, w.gets - before
+	}
+	for range 2 {
+		for i := range vainPerTick {
+			if ok, read := search(); ok || read != 32 {
+				t.Fatalf("search %d in vain: %v after %d reads", i, ok, read)
+			}
+		}
+		if ok, read := search(); ok || read != 0 {
+			t.Fatalf("one more: %v after %d reads", ok, read)
+		}
+		k.tick()
+	}
+	for n := range 64 {
+		w.now++
+		want(t, "fill", k.ask(claimOf(n)).Verdict, ledger.First)
+		k.settle(k.streams[0], ledger.Complete, 60)
+	}
+	var went ledger.Mono
+	k.store.env.Evicted = func(_ uint64, age time.Duration) { went = w.now - ledger.Mono(age) }
+	for i := range 8 {
+		at := k.store.searched
+		ok, read := search()
+		if !ok || read > 16 {
+			t.Fatalf("search %d: %v after %d reads", i, ok, read)
+		}
+		// What is left of the buckets that it read is younger than what went.
+		oldest := ledger.Mono(1 << 62)
+		for b := at; b != k.store.searched; b = (b + 1) % 32 {
+			k.store.gather(b, numberOf("p"), func(a candidate) { oldest = min(oldest, a.settled) })
+		}
+		if went > oldest {
+			t.Errorf("search %d: one of %d is left, one of %d went", i, oldest, went)
+		}
 	}
 }
 

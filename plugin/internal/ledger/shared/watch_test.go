@@ -3,6 +3,7 @@ package shared
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type watcher struct {
 	silence    map[uint64][][2]ledger.Mono // of each incarnation: its long silences
 	owner      map[uint64]life             // which worker's life an incarnation is
 	done       map[fenceKey]bool           // runs that completed
+	resolved   map[[32]byte]bool           // keys of which an operator said that they completed elsewhere
 	evicts     bool                        // some claim may evict
 	retries    bool                        // some claim may take an unknown outcome over
 	foreign    bool                        // foreign bytes are about: counts cannot be compared
@@ -40,7 +42,7 @@ type fenceKey struct {
 func newWatcher(w *world) *watcher {
 	return &watcher{
 		world: w, truth: map[uint64]state.Counts{}, caps: map[uint64]state.Counts{}, heartbeats: map[uint64]ledger.Mono{},
-		silence: map[uint64][][2]ledger.Mono{}, owner: map[uint64]life{}, done: map[fenceKey]bool{},
+		silence: map[uint64][][2]ledger.Mono{}, owner: map[uint64]life{}, done: map[fenceKey]bool{}, resolved: map[[32]byte]bool{},
 	}
 }
 
@@ -57,6 +59,7 @@ func (w *watcher) allow(c *ledger.Claim) {
 
 func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 	_, rest, _ := strings.Cut(key, "callonce/test/")
+	w.sees(rest)
 	switch {
 	case strings.HasPrefix(rest, "b/"):
 		w.wroteBucket(by, before, after)
@@ -81,6 +84,24 @@ func (w *watcher) wrote(by *worker, key string, before, after []byte) {
 				w.violated("worker %d takes the slot of a living holder", by.n)
 			}
 		}
+	}
+}
+
+// sees notes what a write is compared with, for the explorer: a bucket with all that buckets hold, with pages and with heartbeats; a
+// page's rows with what the buckets hold of them; a heartbeat with nothing but what it was.
+func (w *watcher) sees(rest string) {
+	switch {
+	case strings.HasPrefix(rest, "b/"):
+		w.touch(bucketsTouch, true)
+		for n := range w.layout.Holders {
+			w.touch(fmt.Sprint(holderTouch, "h/", n), false)
+		}
+		w.touch(clockTouch, false)
+	case strings.HasPrefix(rest, "p/"):
+		w.touch(bucketsTouch, false)
+	case strings.HasPrefix(rest, "h/"):
+		w.touch(holderTouch+rest, true)
+		w.touch(clockTouch, false)
 	}
 }
 
@@ -192,6 +213,10 @@ func (w *watcher) turned(by *worker, p, e record.Entry) {
 			w.violated("worker %d changes a completed entry", by.n)
 		}
 		return
+	case by.doing == "resolve" && from == ledger.Unknown && to == ledger.Unknown && e.Flags() == record.FlagHeld:
+	case by.doing == "resolve" && (from == ledger.Unknown || from == ledger.NotReplayable) && to == ledger.Completed && e.Flags() == record.FlagElsewhere:
+		w.resolved[e.ID()] = true
+		return // no run of it completed
 	case from == ledger.InFlight && to == ledger.Unknown && (mine || w.leaseLost(p)):
 	case from == ledger.InFlight && to != ledger.InFlight && to != ledger.Free && mine:
 	case (from == ledger.Completed || from == ledger.NotReplayable) && (to == ledger.Unknown || to == ledger.NotReplayable) && mine && from != to:
@@ -215,7 +240,8 @@ func (w *watcher) gone(by *worker, p record.Entry) {
 	case !p.Readable():
 		w.violated("worker %d frees an entry it cannot read", by.n)
 	case p.State() == ledger.InFlight && w.leasedBy(by, p):
-	case p.State() == ledger.Completed && w.evicts:
+	case p.State() == ledger.Completed && w.evicts && p.Flags()&record.FlagElsewhere == 0:
+	case by.doing == "resolve" && p.State() == ledger.Unknown:
 	default:
 		w.violated("worker %d (%s) frees an entry of state %d", by.n, by.doing, p.State())
 	}
@@ -299,6 +325,9 @@ func (w *watcher) none(states ...ledger.State) {
 
 // replayed checks that a reply is the one of this key, and of a run that completed.
 func (w *watcher) replayed(c *ledger.Claim, r ledger.Reply) {
+	if r.Elsewhere && w.resolved[c.ID] {
+		return
+	}
 	if len(r.Message) < 43 || [32]byte(r.Message[2:]) != c.ID {
 		w.violated("the reply of another key was sent")
 		return

@@ -156,7 +156,7 @@ func (s *Shared) lastHeartbeat(incarnation uint64, now ledger.Mono) (ledger.Mono
 	if found && h.Valid() && h.Incarnation() == incarnation && h.Heartbeat() <= now+record.Foreseeable {
 		last = h.Heartbeat()
 	}
-	if s.sweeping {
+	if s.sweeping || s.listing {
 		s.seen = append(s.seen, self{incarnation: incarnation, beat: last})
 	}
 	return last, true

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/callonce/callonce/hostsim/explore"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/ledger/record"
 )
@@ -25,6 +26,7 @@ type world struct {
 	now    ledger.Mono
 	layout Layout
 	random *rand.Rand
+	seed   uint64
 	worker []*worker
 	watch  *watcher
 	broken error                 // the first violation
@@ -35,7 +37,8 @@ type world struct {
 	runs               map[[32]byte]int
 	notices            map[ledger.Notice]int
 	steps              int
-	cacheOneOf         int // of how many of a cap one may be cached; 0 = as ever
+	did                *explore.Footprint // of the present step; nil while nobody explores
+	cacheOneOf         int                // of how many of a cap one may be cached; 0 = as ever
 }
 
 type cell struct {
@@ -48,7 +51,7 @@ var tiny = Layout{Buckets: 2, Ways: 8, PieceBytes: 64, Pages: 2, Holders: 16, Sw
 func newWorld(seed uint64, layout Layout, workers int) *world {
 	w := &world{
 		cells: map[string]cell{}, layout: layout.filled(), now: ledger.Mono(time.Hour),
-		random: rand.New(rand.NewPCG(seed, 1)), runs: map[[32]byte]int{}, notices: map[ledger.Notice]int{},
+		random: rand.New(rand.NewPCG(seed, 1)), seed: seed, runs: map[[32]byte]int{}, notices: map[ledger.Notice]int{},
 	}
 	w.watch = newWatcher(w)
 	for range workers {
@@ -72,10 +75,13 @@ type worker struct {
 	tokens  uint32
 	lives   int
 
-	yield func() // set while a task runs under a schedule
-	next  func() (struct{}, bool)
+	drawn *rand.Rand
+
+	yield func(string) // set while a task runs under a schedule; it says which access of the table is next
+	next  func() (string, bool)
 	stop  func()
 	doing string
+	waits string // the access that the next step begins with
 }
 
 // flow is a stream that won a claim.
@@ -94,10 +100,12 @@ func (w *world) start(old *worker) *worker {
 	}
 	w.fail = nil // a worker that cannot open its store never starts
 	k.streams, k.lives = nil, k.lives+1
+	// Each life draws by itself: what one worker draws is no other's business.
+	k.drawn = rand.New(rand.NewPCG(w.seed, uint64(k.n)<<32|uint64(k.lives)))
 	store, err := Open(ledger.Env{
 		Table:  (*view)(k),
-		Now:    func() ledger.Mono { return w.now },
-		Random: func(b []byte) { w.fill(b) },
+		Now:    w.time,
+		Random: k.fill,
 		Log:    func(string) {},
 		Live:   k.live,
 		Count:  func(n ledger.Notice, _ uint64) { w.notices[n]++ },
@@ -114,9 +122,29 @@ func (w *world) start(old *worker) *worker {
 	return k
 }
 
-func (w *world) fill(b []byte) {
+func (k *worker) fill(b []byte) {
 	for i := range b {
-		b[i] = byte(w.random.Uint32())
+		b[i] = byte(k.drawn.Uint32())
+	}
+}
+
+// time is the clock, as whoever reads it during a step.
+func (w *world) time() ledger.Mono {
+	w.touch(clockTouch, false)
+	return w.now
+}
+
+// What steps have in common beside the keys of the table: the clock, and what the watcher compares.
+const (
+	clockTouch   = "clock"
+	bucketsTouch = "what all buckets hold"
+	holderTouch  = "heartbeats of "
+)
+
+// touch notes what the present step reads or writes, while an explorer wants to know.
+func (w *world) touch(what string, writes bool) {
+	if w.did != nil {
+		w.did.Touch(explore.Touch{What: what, Writes: writes})
 	}
 }
 
@@ -129,11 +157,11 @@ type view worker
 
 var errTable = errors.New("the table does not answer")
 
-func (v *view) point(op string) error {
+func (v *view) point(op, key string) error {
 	k := (*worker)(v)
 	k.steps++
 	if k.yield != nil {
-		k.yield()
+		k.yield(op + " " + key)
 	}
 	if k.fail != nil {
 		return k.fail(op)
@@ -142,9 +170,10 @@ func (v *view) point(op string) error {
 }
 
 func (v *view) Get(key string) ([]byte, uint32, bool, error) {
-	if err := v.point("get"); err != nil {
+	if err := v.point("get", key); err != nil {
 		return nil, 0, false, err
 	}
+	v.touch(explore.KeyTouch+key, false)
 	c, ok := v.cells[key]
 	v.gets++
 	v.getBytes += len(c.value)
@@ -152,7 +181,7 @@ func (v *view) Get(key string) ([]byte, uint32, bool, error) {
 }
 
 func (v *view) Set(key string, value []byte, cas uint32) (bool, error) {
-	if err := v.point("set"); err != nil {
+	if err := v.point("set", key); err != nil {
 		return false, err
 	}
 	v.sets++
@@ -166,8 +195,10 @@ func (v *view) Set(key string, value []byte, cas uint32) (bool, error) {
 func (w *world) set(by *worker, key string, value []byte, cas uint32) bool {
 	old, present := w.cells[key]
 	if present && cas != 0 && cas != old.cas {
+		w.touch(explore.KeyTouch+key, false)
 		return false
 	}
+	w.touch(explore.KeyTouch+key, true)
 	w.cas++
 	w.cells[key] = cell{bytes.Clone(value), w.cas}
 	if w.watch != nil {
@@ -188,16 +219,16 @@ type crashed struct{}
 
 // begin starts a task; each step then runs it to the next call of the table.
 func (k *worker) begin(doing string, task func()) {
-	k.doing = doing
-	k.next, k.stop = iter.Pull(func(yield func(struct{}) bool) {
+	k.doing, k.waits = doing, "begin"
+	k.next, k.stop = iter.Pull(func(yield func(string) bool) {
 		defer func() {
 			k.yield = nil
 			if r := recover(); r != nil && r != (crashed{}) {
 				k.violated("worker %d panics in %s: %v", k.n, doing, r)
 			}
 		}()
-		k.yield = func() {
-			if !yield(struct{}{}) {
+		k.yield = func(access string) {
+			if !yield(access) {
 				panic(crashed{})
 			}
 		}
@@ -208,17 +239,23 @@ func (k *worker) begin(doing string, task func()) {
 func (k *worker) idle() bool { return k.next == nil }
 
 func (k *worker) step() {
-	if _, more := k.next(); !more {
+	waits, more := k.next()
+	if k.waits = waits; !more {
+		k.next, k.stop = nil, nil
+	}
+}
+
+// abandon puts the worker away in the middle of its task.
+func (k *worker) abandon() {
+	if k.stop != nil {
+		k.stop()
 		k.next, k.stop = nil, nil
 	}
 }
 
 // crash ends the worker between two calls of the table. Its streams are cut.
 func (k *worker) crash() {
-	if k.stop != nil {
-		k.stop()
-		k.next, k.stop = nil, nil
-	}
+	k.abandon()
 	k.start(k)
 }
 

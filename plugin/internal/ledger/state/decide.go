@@ -15,11 +15,13 @@ type Found struct {
 	Same    bool // it is the same call, by its fingerprint
 	Task    bool // its reply hands out a task
 	Shed    bool // its reply is gone
+	Held    bool // an operator lets nobody take it over
 	Attempt int
 
 	// What a settlement asks.
 
 	Fence, Holder uint64
+	Elsewhere     bool // an operator said that the call ran: its holder has no word on it any more
 }
 
 // Expired reports whether what was found counts for nothing any more. A call in flight
@@ -41,7 +43,7 @@ func Judge(f *Found, c *ledger.Claim) ledger.Verdict {
 		return r.other
 	case r.same == ledger.Replay && (f.Task && !c.TakesTasks || f.Shed):
 		return ledger.RefusedNotReplayable
-	case c.RetryUnknown:
+	case c.RetryUnknown && !f.Held:
 		return r.retry
 	}
 	return r.same
@@ -96,7 +98,7 @@ type Settlement struct {
 
 // Settle is what an event makes of the entry that was found. ok is false where it is not the lease's, or does not take the event.
 func Settle(f *Found, h *ledger.Lease, ev ledger.Event) (s Settlement, ok bool) {
-	if f.Unreadable || f.Fence != h.Fence || f.Holder != h.Holder {
+	if f.Unreadable || f.Elsewhere || f.Fence != h.Fence || f.Holder != h.Holder {
 		return s, false
 	}
 	return Turn(f.State, ev)

@@ -30,6 +30,7 @@ func TestPlanClaim(t *testing.T) {
 			Plan{Verdict: ledger.First, Attempt: 1, Need: all, Free: Counts{Entries: 1, Tombs: 1}}, Counts{InFlight: 1}},
 		{"not to be read", Found{Unreadable: true, Expires: now + 1}, true, Plan{Verdict: ledger.RefusedUnavailable}, Counts{}},
 		{"not to be read, expired", Found{Unreadable: true, Expires: ends}, true, Plan{Verdict: ledger.First, Attempt: 1, Need: all}, all},
+		{"unknown, taken over, though an operator refuses it", Found{State: ledger.Unknown, Same: true, Held: true, Expires: now + 1, Attempt: 1}, true, Plan{Verdict: ledger.RefusedUnknown}, Counts{}},
 		{"a task's handle", Found{State: ledger.Completed, Same: true, Task: true, Expires: now + 1}, false, Plan{Verdict: ledger.RefusedNotReplayable}, Counts{}},
 		{"a reply that is gone", Found{State: ledger.Completed, Same: true, Shed: true, Expires: now + 1}, false, Plan{Verdict: ledger.RefusedNotReplayable}, Counts{}},
 		{"a state that is none", Found{State: ledger.NumStates, Same: true}, true, Plan{Verdict: ledger.RefusedUnavailable}, Counts{}},

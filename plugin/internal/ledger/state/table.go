@@ -34,13 +34,14 @@ type row struct {
 // table is the whole state machine. A settled entry takes a second settlement of its own
 // holder only where that is worse: an answer whose end turned out broken, or a
 // reply that was cut after it had been judged. Calls in flight and tombstones are never
-// evicted.
+// evicted. Operators resolve tombstones only, and free none whose call ran.
 var table = [ledger.NumStates]row{
 	ledger.Free: {
 		same: ledger.First, retry: ledger.First, other: ledger.First,
 		next: [ledger.NumEvents]ledger.State{
 			ledger.Complete: fenced, ledger.Release: fenced, ledger.MarkUnknown: fenced, ledger.MarkNotReplayable: fenced,
 			ledger.LoseLease: fenced, ledger.Evict: fenced,
+			ledger.ResolveCompleted: fenced, ledger.ResolveReleased: fenced, ledger.ResolveRefused: fenced,
 		},
 	},
 	ledger.InFlight: {
@@ -48,6 +49,7 @@ var table = [ledger.NumStates]row{
 		next: [ledger.NumEvents]ledger.State{
 			ledger.Complete: ledger.Completed, ledger.Release: ledger.Free, ledger.MarkUnknown: ledger.Unknown, ledger.MarkNotReplayable: ledger.NotReplayable,
 			ledger.LoseLease: ledger.Unknown, ledger.Evict: fenced,
+			ledger.ResolveCompleted: fenced, ledger.ResolveReleased: fenced, ledger.ResolveRefused: fenced,
 		},
 		uses: Counts{Entries: 1, InFlight: 1, Tombs: 1},
 	},
@@ -56,6 +58,7 @@ var table = [ledger.NumStates]row{
 		next: [ledger.NumEvents]ledger.State{
 			ledger.Complete: fenced, ledger.Release: fenced, ledger.MarkUnknown: ledger.Unknown, ledger.MarkNotReplayable: ledger.NotReplayable,
 			ledger.LoseLease: fenced, ledger.Evict: ledger.Free,
+			ledger.ResolveCompleted: fenced, ledger.ResolveReleased: fenced, ledger.ResolveRefused: fenced,
 		},
 		timed: true,
 		uses:  Counts{Entries: 1},
@@ -65,6 +68,7 @@ var table = [ledger.NumStates]row{
 		next: [ledger.NumEvents]ledger.State{
 			ledger.Complete: fenced, ledger.Release: fenced, ledger.MarkUnknown: fenced, ledger.MarkNotReplayable: fenced,
 			ledger.LoseLease: fenced, ledger.Evict: fenced,
+			ledger.ResolveCompleted: ledger.Completed, ledger.ResolveReleased: ledger.Free, ledger.ResolveRefused: ledger.Unknown,
 		},
 		timed: true,
 		uses:  Counts{Entries: 1, Tombs: 1},
@@ -74,6 +78,7 @@ var table = [ledger.NumStates]row{
 		next: [ledger.NumEvents]ledger.State{
 			ledger.Complete: fenced, ledger.Release: fenced, ledger.MarkUnknown: ledger.Unknown, ledger.MarkNotReplayable: fenced,
 			ledger.LoseLease: fenced, ledger.Evict: fenced,
+			ledger.ResolveCompleted: ledger.Completed, ledger.ResolveReleased: fenced, ledger.ResolveRefused: fenced,
 		},
 		timed: true,
 		uses:  Counts{Entries: 1, Tombs: 1},
