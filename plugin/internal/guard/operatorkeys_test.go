@@ -447,3 +447,13 @@ func TestResolvedWhileItsAnswerPasses(t *testing.T) {
 		t.Errorf("sent %v, %d %s", again.sent, again.status, again.reply)
 	}
 }
+
+// Where the answer to a fault fails as well, the request still does not go on.
+func TestNothingGoesOnWhereTheAnswerFailsToo(t *testing.T) {
+	if a := orNothing(func() Action { panic("again") }); a != Pause {
+		t.Errorf("got %v", a)
+	}
+	if a := orNothing(func() Action { return Continue }); a != Continue {
+		t.Errorf("an answer that did not fail: got %v", a)
+	}
+}

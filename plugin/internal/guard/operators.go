@@ -86,14 +86,9 @@ var notFound = operator.Problem{Status: 404, Text: "there is no such key: it was
 
 var failed = operator.Problem{Status: 503, Text: "the request could not be looked at: the proxy's log says why"}
 
-// answerFault answers after a fault of our own. Nothing goes on, even where that fails.
-func (s *Stream) answerFault() (a Action) {
-	defer func() {
-		if recover() != nil {
-			a = Pause
-		}
-	}()
-	return s.answerProblem(&failed)
+// answerFault answers after a fault of our own.
+func (s *Stream) answerFault() Action {
+	return orNothing(func() Action { return s.answerProblem(&failed) })
 }
 
 // checkInquiry tells what the policy and the store make of a question.

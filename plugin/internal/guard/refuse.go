@@ -91,13 +91,18 @@ func (s *Stream) refuseCrowded() Action {
 func (s *Stream) refuseMisnamed() Action { return s.refuse(&mcp.Misrouted, "") }
 
 // refuseFault answers for a fault of our own. It must not fail itself.
-func (s *Stream) refuseFault() (a Action) {
+func (s *Stream) refuseFault() Action {
+	return orNothing(func() Action { return s.refuse(&mcp.Unavailable, "") })
+}
+
+// orNothing answers after a fault of our own. Where that fails too nothing goes on.
+func orNothing(answer func() Action) (a Action) {
 	defer func() {
 		if recover() != nil {
 			a = Pause
 		}
 	}()
-	return s.refuse(&mcp.Unavailable, "")
+	return answer()
 }
 
 // headerMismatch is the reason, as a label value, of the refusal that is the protocol's own.
