@@ -134,11 +134,14 @@ func structureDefects(text []byte) (duplicate, deep, lone int) {
 		default:
 			if wantName {
 				isName = true
-				name := token.(string)
-				if names[len(names)-1][name] {
-					duplicate = min(duplicate, start)
+				// encoding/json reads half a pair as U+FFFD, which would make the name equal to others.
+				if surrogateDefect(text[start:end]) == math.MaxInt {
+					name := token.(string)
+					if names[len(names)-1][name] {
+						duplicate = min(duplicate, start)
+					}
+					names[len(names)-1][name] = true
 				}
-				names[len(names)-1][name] = true
 			}
 		}
 		wantName = len(names) > 0 && names[len(names)-1] != nil && !isName
@@ -229,6 +232,21 @@ func damage(t *rapid.T, text []byte) []byte {
 		text = append(append(append([]byte{}, text[:i]...), piece...), text[j:]...)
 	}
 	return text
+}
+
+// TestEarliestDefectOfHalvesAndReplacements is about names that encoding/json takes for one.
+func TestEarliestDefectOfHalvesAndReplacements(t *testing.T) {
+	for _, text := range []string{
+		`{"\ufffd":1,"\ud800":2}`, `{"�":1,"\udc00":2}`, "{\"\ufffd\":1,\"\xff\":2}", "{\"\ufffd\":1,\"\xed\xa0\x80\":2}",
+		`{"\ud800":1,"\ufffd":2}`, `{"�":1,"\ud800"\udc00":2}`,
+	} {
+		if checkDefect(t, []byte(text)) {
+			t.Errorf("%q accepted", text)
+		}
+	}
+	if !checkDefect(t, []byte(`{"�":1,"\ud800\udc00":2}`)) {
+		t.Error("a name of a whole pair refused beside U+FFFD")
+	}
 }
 
 func TestEarliestDefectOfDamagedTexts(t *testing.T) {

@@ -6,6 +6,7 @@ package modeltest
 import (
 	"bytes"
 	"flag"
+	"os"
 	"testing"
 	"time"
 
@@ -167,11 +168,18 @@ func (m *Model) of(s *Stream) *Entry {
 	return nil
 }
 
-// Run plays 1,500 histories, unless a flag says how many, and reports how often each verdict came.
+// Run plays 1,500 histories, the same ones in every run unless it is a long one (CALLONCE_LONG_RUN), or what rapid's flags say, and
+// reports how often each verdict came.
 func Run(t *testing.T, open func(*rapid.T) Store) map[ledger.Verdict]int {
-	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		_ = checks.Value.Set("1500")
-		defer func() { _ = checks.Value.Set(checks.DefValue) }()
+	preset := func(name, value string) {
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			_ = f.Value.Set(value)
+			t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
+		}
+	}
+	preset("rapid.checks", "1500")
+	if os.Getenv("CALLONCE_LONG_RUN") == "" {
+		preset("rapid.seed", "1")
 	}
 	seen := map[ledger.Verdict]int{}
 	rapid.Check(t, func(t *rapid.T) {
