@@ -55,8 +55,13 @@ func everyFraming(t *testing.T, f Front) {
 		t.Run(map[bool]string{false: "buffered", true: "not-buffered"}[noHold], func(t *testing.T) {
 			u := newUpstream(t, asJSON)
 			p := f.Start(t, Setup{Config: plain, Upstream: u.URL, Workers: 1, NoHoldHeaders: noHold})
-			one := func(parts ...string) func() reply { return func() reply { return overHTTP1(t, p, parts...) } }
-			two := func(frames ...frame) func() reply { return func() reply { return overHTTP2(t, p, frames...) } }
+			patient := newClient(t, p)
+			one := func(parts ...string) func() reply {
+				return func() reply { return patient.patiently(func() reply { return overHTTP1(t, p, parts...) }) }
+			}
+			two := func(frames ...frame) func() reply {
+				return func() reply { return patient.patiently(func() reply { return overHTTP2(t, p, frames...) }) }
+			}
 			for _, c := range []struct {
 				name, want string
 				send       func() reply
