@@ -50,6 +50,9 @@ func (d *Doc) Text(n Node) []byte {
 	if d.Kind(n) != String {
 		return nil
 	}
+	if e := &d.tape[n]; e.flags&escaped != 0 && e.aux == none {
+		d.decode(e)
+	}
 	return slices.Clip(d.decoded(n))
 }
 
