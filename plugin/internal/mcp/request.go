@@ -238,17 +238,21 @@ func (r *Request) hasCaseVariant(obj canonical.Node, names ...string) bool {
 // decode so. Inside arguments, which are the tool's own, only a source's last name counts so.
 func (r *Request) hasKeyVariant(params canonical.Node, pointers []string) bool {
 	for _, pointer := range pointers {
-		if r.keyVariantIn(params, pointer, 1, true) {
+		if r.keyVariantIn(params, pointer, pointer, true) {
 			return true
 		}
 	}
 	return false
 }
 
-// keyVariantIn looks in the object that a pointer's tokens before the nth lead to, exactly or
-// but for case. It calls itself as often as the pointer has tokens.
-func (r *Request) keyVariantIn(object canonical.Node, pointer string, n int, exactly bool) bool {
-	token, last := tokenAt(pointer, n), n == strings.Count(pointer, "/")
+// keyVariantIn looks in the object that the tokens of a pointer before rest, its end, lead to,
+// exactly or but for case. It calls itself as often as the pointer has tokens.
+func (r *Request) keyVariantIn(object canonical.Node, pointer, rest string, exactly bool) bool {
+	token := rest[1:]
+	last := true
+	if i := strings.IndexByte(token, '/'); i >= 0 {
+		token, rest, last = token[:i], token[i:], false
+	}
 	for m := r.doc.First(object); m != canonical.NoNode; m = r.doc.Next(m) {
 		exact, folded := compare(r.doc.Name(m), token)
 		if !folded || !exact && !last && inArguments(pointer) {
@@ -258,7 +262,7 @@ func (r *Request) keyVariantIn(object canonical.Node, pointer string, n int, exa
 		if last && !exact && !r.isAbsentKey(m, pointer) {
 			return true
 		}
-		if !last && r.doc.Kind(m) == canonical.Object && r.keyVariantIn(m, pointer, n+1, exact) {
+		if !last && r.doc.Kind(m) == canonical.Object && r.keyVariantIn(m, pointer, rest, exact) {
 			return true
 		}
 	}
