@@ -23,6 +23,7 @@ type fake struct {
 	log     []string
 	known   map[string]string
 	replies []Reply
+	call    Status // of a callout
 }
 
 func (f *fake) ask(format string, args ...any) {
@@ -72,11 +73,11 @@ func (f *fake) RecordMetric(uint32, uint64) Status     { f.ask("record"); return
 func (f *fake) Metric(uint32) (uint64, Status)         { return 1 << 40, OK }
 func (f *fake) HTTPCall(cluster string, headers, trailers []header.Line, body []byte, timeout time.Duration) (uint32, Status) {
 	f.ask("call %q %v", cluster, timeout)
-	return 4, OK
+	return 4, f.call
 }
 func (f *fake) GRPCCall(service []byte, name, method string, metadata []header.Line, message []byte, timeout time.Duration) (uint32, Status) {
 	f.ask("grpc %q %s/%s %q %v", service, name, method, message, timeout)
-	return 5, OK
+	return 5, f.call
 }
 func (f *fake) GRPCCancel(token uint32) Status      { f.ask("cancel %d", token); return NotFound }
 func (f *fake) CallStatus() (code Status, _ string) { return BrokenConn, "reset" }
