@@ -83,19 +83,22 @@ func TestCallouts(t *testing.T) {
 		token   uint32
 		asked   string
 	}{
-		{"proxy_http_call", 0, OK, OK, 4, `call "c" 0s`},
-		{"proxy_http_call", 1, OK, OK, 4, `call "c" 1ms`},
-		{"proxy_http_call", 10, BadArgument, BadArgument, 0, `call "c" 10ms`},
+		{"proxy_http_call", 0, OK, OK, 4, `call "c" [{"h" "1"}] "body" [{"t" "2"}] 0s`},
+		{"proxy_http_call", 1, OK, OK, 4, `call "c" [{"h" "1"}] "body" [{"t" "2"}] 1ms`},
+		{"proxy_http_call", 10, BadArgument, BadArgument, 0, `call "c" [{"h" "1"}] "body" [{"t" "2"}] 10ms`},
 		{"proxy_http_call", uint64(uint32(minus)), OK, BadArgument, 0, ""},
-		{"proxy_grpc_call", 0, OK, OK, 5, `grpc "c" c/c "c" 0s`},
-		{"proxy_grpc_call", 10, BadArgument, BadArgument, 0, `grpc "c" c/c "c" 10ms`},
+		{"proxy_grpc_call", 0, OK, OK, 5, `grpc "c" na/me [{"h" "1"}] "body" 0s`},
+		{"proxy_grpc_call", 10, BadArgument, BadArgument, 0, `grpc "c" na/me [{"h" "1"}] "body" 10ms`},
 	} {
 		p := &fake{call: c.says}
 		g := guest(t, p)
-		g.Memory.Write(100, []byte("c"))
-		args := []uint64{100, 1, 100, 0, 100, 0, 100, 0, c.timeout, 200}
+		headers, trailers := FormatPairs([]header.Line{{Name: "h", Value: "1"}}), FormatPairs([]header.Line{{Name: "t", Value: "2"}})
+		g.Memory.Write(100, []byte("cnamebody"))
+		g.Memory.Write(500, headers)
+		g.Memory.Write(600, trailers)
+		args := []uint64{100, 1, 500, uint64(len(headers)), 105, 4, 600, uint64(len(trailers)), c.timeout, 200}
 		if c.name == "proxy_grpc_call" {
-			args = []uint64{100, 1, 100, 1, 100, 1, 100, 0, 100, 1, c.timeout, 200}
+			args = []uint64{100, 1, 101, 2, 103, 2, 500, uint64(len(headers)), 105, 4, c.timeout, 200}
 		}
 		st := call(g, find(t, c.name), args...)
 		token, _ := g.Memory.ReadUint32Le(200)

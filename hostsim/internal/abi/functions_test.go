@@ -72,11 +72,11 @@ func (f *fake) IncrementMetric(uint32, int64) Status   { f.ask("increment"); ret
 func (f *fake) RecordMetric(uint32, uint64) Status     { f.ask("record"); return OK }
 func (f *fake) Metric(uint32) (uint64, Status)         { return 1 << 40, OK }
 func (f *fake) HTTPCall(cluster string, headers, trailers []header.Line, body []byte, timeout time.Duration) (uint32, Status) {
-	f.ask("call %q %v", cluster, timeout)
+	f.ask("call %q %q %q %q %v", cluster, headers, body, trailers, timeout)
 	return 4, f.call
 }
 func (f *fake) GRPCCall(service []byte, name, method string, metadata []header.Line, message []byte, timeout time.Duration) (uint32, Status) {
-	f.ask("grpc %q %s/%s %q %v", service, name, method, message, timeout)
+	f.ask("grpc %q %s/%s %q %q %v", service, name, method, metadata, message, timeout)
 	return 5, f.call
 }
 func (f *fake) GRPCCancel(token uint32) Status      { f.ask("cancel %d", token); return NotFound }

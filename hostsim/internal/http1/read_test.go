@@ -185,7 +185,7 @@ func TestSizeIsRefusedAsItComes(t *testing.T) {
 	for begins, want := range map[string]error{
 		"z": ErrMalformed, "-": ErrMalformed, "1z": ErrMalformed, "1\rx": ErrMalformed, "\r": ErrMalformed, ";": ErrMalformed,
 		"11111111111111111": ErrMalformed,
-		"": more, "1": more, "aF": more, "1\r": more, "1 z": more, "1;z": more, "1111111111111111": more,
+		"":                  more, "1": more, "aF": more, "1\r": more, "1 z": more, "1;z": more, "1111111111111111": more,
 	} {
 		c := &ChunkReader{R: bufio.NewReader(io.MultiReader(strings.NewReader(begins), iotest.ErrReader(more)))}
 		if n, err := c.Read(make([]byte, 9)); n != 0 || !errors.Is(err, want) {
