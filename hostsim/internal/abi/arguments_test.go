@@ -135,6 +135,20 @@ func TestForeignFunction(t *testing.T) {
 	}
 }
 
+// A queue that is not there is not found; the first one is.
+func TestResolveQueue(t *testing.T) {
+	for vm, want := range map[string]Status{"none": NotFound, "some": OK} {
+		p := &fake{}
+		g := guest(t, p)
+		g.Memory.Write(100, []byte(vm+"name"))
+		st := call(g, find(t, "proxy_resolve_shared_queue"), 100, 4, 104, 4, 200)
+		token, _ := g.Memory.ReadUint32Le(200)
+		if st != want || (st == OK) != (token == 1) || !slices.Equal(p.asked, []string{fmt.Sprintf("resolve %q %q", vm, "name")}) {
+			t.Errorf("%s: %v, token %d, asked %q", vm, st, token, p.asked)
+		}
+	}
+}
+
 func TestLower(t *testing.T) {
 	if got, want := Lower([]byte("@AMZ[`amz{-09\xc4")), "@amz[`amz{-09\xc4"; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -63,8 +63,14 @@ func (f *fake) SetSharedData(key string, value []byte, cas uint32) Status {
 	f.ask("set %q %q %d", key, value, cas)
 	return OK
 }
-func (f *fake) RegisterQueue(name string) uint32       { f.ask("queue %q", name); return 3 }
-func (f *fake) ResolveQueue(vmID, name string) uint32  { f.ask("resolve %q", name); return 3 }
+func (f *fake) RegisterQueue(name string) uint32 { f.ask("queue %q", name); return 3 }
+func (f *fake) ResolveQueue(vmID, name string) uint32 {
+	f.ask("resolve %q %q", vmID, name)
+	if vmID == "none" {
+		return 0
+	}
+	return 1
+}
 func (f *fake) Enqueue(token uint32, b []byte) Status  { f.ask("enqueue %q", b); return OK }
 func (f *fake) Dequeue(uint32) ([]byte, Status)        { return []byte("message"), OK }
 func (f *fake) DefineMetric(MetricKind, string) uint32 { f.ask("metric"); return 4 }
