@@ -39,6 +39,8 @@ func TestOperators(t *testing.T) { conformance.Operators(t, front{}) }
 
 func TestForgetting(t *testing.T) { conformance.Forgetting(t, front{}) }
 
+func TestFirstLine(t *testing.T) { conformance.FirstLine(t, front{}, "..") }
+
 // front is a real Envoy, as the cases want it.
 type front struct{}
 

@@ -308,6 +308,8 @@ func TestCauses(t *testing.T) { Causes(t, simulator{}) }
 
 func TestOperators(t *testing.T) { Operators(t, simulator{}) }
 
+func TestFirstLine(t *testing.T) { FirstLine(t, simulator{}, "../..") }
+
 // The same where the host cannot hold headers. Some cases try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {
 	Run(t, notHeld{simulator{}}, func(c Case) bool { return again(c) && !slices.Contains([]int{33, 34, 55, 56, 71, 74}, c.Number) })

@@ -32,6 +32,7 @@ type readAlong struct {
 	freedBy string // why
 	settled bool
 	event   ledger.Event // how it was settled
+	unkept  bool         // it completed the call, and the store could not keep it
 	fenced  bool         // the lease was lost: no later settlement of it counts
 	ended   bool         // the proxy said that the answer is whole
 }

@@ -19,7 +19,8 @@ import (
 type memory struct {
 	values map[string]cell
 	cas    uint32
-	broken bool // every call fails
+	broken bool                  // every call fails
+	full   func(key string) bool // which writes fail, nil = none
 	lent   lent
 }
 
@@ -37,7 +38,7 @@ func (m *memory) Get(key string) ([]byte, uint32, bool, error) {
 }
 
 func (m *memory) Set(key string, value []byte, cas uint32) (bool, error) {
-	if m.broken {
+	if m.broken || m.full != nil && m.full(key) {
 		return false, errors.New("broken")
 	}
 	if c, ok := m.values[key]; ok && cas != 0 && cas != c.cas {

@@ -139,4 +139,8 @@ const (
 	Fenced
 	// Pending: it is tried again at the next tick.
 	Pending
+
+	// Unkept beside Applied or Pending: the event was Complete, and the reply could not be kept. What is or will be applied is
+	// MarkNotReplayable.
+	Unkept Settled = 1 << 7
 )
