@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/callonce/callonce/e2e/hostsimcmd"
 	"github.com/callonce/callonce/e2e/payments"
+	"github.com/callonce/callonce/e2e/tools"
 )
 
 // browser is a headless Chromium, spoken to over a pair of pipes: messages of its DevTools protocol, each ended by a zero byte.
@@ -26,17 +28,15 @@ type browser struct {
 	page string // the session of its one tab
 }
 
-// startBrowser skips the test where there is no Chromium: it is too large to be installed along.
+// startBrowser skips the test only on machines for which there is no pinned Chromium.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	binary := os.Getenv("CHROMIUM")
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); binary == "" && err == nil {
-			binary = path
-		}
+	chromium, err := tools.Chromium()
+	if errors.Is(err, tools.ErrNoBrowser) {
+		t.Skip(err)
 	}
-	if binary == "" {
-		t.Skip("there is no Chromium to look at the page with: install one, or name it in CHROMIUM")
+	if err != nil {
+		t.Fatal(err)
 	}
 	inRead, inWrite, err := os.Pipe()
 	if err != nil {
@@ -46,8 +46,8 @@ func startBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(t.TempDir(), "profile"))
-	cmd.ExtraFiles = []*os.File{inRead, outWrite}
+	cmd := exec.Command(chromium.Binary, "--headless=shell", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(t.TempDir(), "profile"))
+	cmd.ExtraFiles, cmd.Env = []*os.File{inRead, outWrite}, append(os.Environ(), chromium.Env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
