@@ -46,6 +46,9 @@ type ProxyOptions struct {
 	HeadersTimeout time.Duration
 	// Trailers lets HTTP/1 trailers through, which Envoy drops by default.
 	Trailers bool
+	// UpstreamHTTP2 speaks unencrypted HTTP/2 to the upstream, as a cluster with http2_protocol_options does. Trailers of a request go on
+	// there only where its header "trailer" names them.
+	UpstreamHTTP2 bool
 }
 
 // Proxy puts a Host in front of an upstream. As an http.Handler it works in any server; Serve runs one of its own that knows
@@ -53,7 +56,7 @@ type ProxyOptions struct {
 type Proxy struct {
 	host   *Host
 	opts   ProxyOptions
-	pool   *upstream.Pool
+	pool   cluster
 	server *http.Server
 	conns  connTable
 }
@@ -65,7 +68,11 @@ func NewProxy(h *Host, server *url.URL, o ProxyOptions) *Proxy {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = defaultConnectTimeout
 	}
-	p := &Proxy{host: h, opts: o, pool: upstream.NewPool(server, o.ConnectTimeout, h.config.BufferLimit, o.Trailers), conns: connTable{known: map[string]uint64{}}}
+	p := &Proxy{host: h, opts: o, conns: connTable{known: map[string]uint64{}}}
+	p.pool = upstream.NewPool(server, o.ConnectTimeout, h.config.BufferLimit, o.Trailers)
+	if o.UpstreamHTTP2 {
+		p.pool = upstream.NewHTTP2Streams(server, o.ConnectTimeout, h.config.BufferLimit)
+	}
 	p.server = &http.Server{Handler: p, Protocols: new(http.Protocols), ConnContext: p.conns.context, DisableGeneralOptionsHandler: true}
 	p.server.Protocols.SetHTTP1(true)
 	p.server.Protocols.SetUnencryptedHTTP2(true)
