@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,14 +129,34 @@ func (b *browser) until(expression, want string) {
 	b.t.Fatalf("%s: %q, want %q", expression, got, want)
 }
 
+// keyCodes are those of keys that do something by themselves.
+var keyCodes = map[string]int{"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowDown": 40}
+
 func (b *browser) press(key string) {
 	b.t.Helper()
 	for _, kind := range []string{"keyDown", "keyUp"} {
-		m := map[string]any{"type": kind, "key": key}
-		if kind == "keyDown" && len(key) == 1 {
+		m := map[string]any{"type": kind, "key": key, "windowsVirtualKeyCode": keyCodes[key]}
+		switch {
+		case kind == "keyUp":
+		case key == "Enter":
+			m["text"] = "\r"
+		case len(key) == 1:
 			m["text"] = key
 		}
 		b.do("Input.dispatchKeyEvent", m)
+	}
+}
+
+// shot keeps a picture of the page, where go test is given -artifacts.
+func (b *browser) shot(name string) {
+	b.t.Helper()
+	data, _ := b.do("Page.captureScreenshot", map[string]any{"format": "png"})["data"].(string)
+	picture, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), picture, 0o644); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -208,6 +229,7 @@ func TestPage(t *testing.T) {
 	for _, width := range []int{1400, 800, 360} {
 		b.size(width)
 		b.until(`document.documentElement.scrollWidth <= innerWidth`, "true")
+		b.shot(fmt.Sprint("requests-", width))
 	}
 	const light = `getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color`
 	b.until(light, "rgb(255, 255, 255)rgb(27, 31, 36)")

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -226,7 +227,7 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 		info.metadata = func() map[string]any { return p.opts.Metadata(r) }
 	}
 	s := newStream(worker, info, c, w.Give)
-	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout}}
+	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout, endWithData: p.opts.UpstreamHTTP2}}
 	s.request.next = s.router
 	s.idle = newIdleTimer(s, p.opts.IdleTimeout)
 	s.accessLog = p.opts.AccessLog
@@ -296,6 +297,9 @@ func requestHeaders(r *http.Request) *header.Map {
 		if !slices.Contains(hopByHop, l.Name) && !slices.Contains(nominated, l.Name) && l.Name != "expect" && !te {
 			h.Lines = append(h.Lines, l)
 		}
+	}
+	if len(r.Trailer) > 0 { // net/http has taken the header out
+		h.Add("trailer", strings.ToLower(strings.Join(slices.Sorted(maps.Keys(r.Trailer)), ", ")))
 	}
 	if !h.Has("x-forwarded-proto") {
 		h.Add("x-forwarded-proto", "http")

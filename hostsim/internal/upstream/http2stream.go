@@ -189,13 +189,21 @@ func (x *http2Stream) run(req *http.Request) {
 	}
 	x.events.Headers(h, false)
 	buf := make([]byte, flow.ReadSize)
-	for {
+	var last []byte // all that the length says has come: the end is in its frame mostly, and told with it
+	for left := resp.ContentLength; ; {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
 			if !x.window.Take(n) {
 				return
 			}
-			x.events.Data(slices.Clone(buf[:n]), false)
+			if left -= int64(n); left == 0 && resp.ContentLength > 0 {
+				last = slices.Clone(buf[:n])
+			} else {
+				x.events.Data(slices.Clone(buf[:n]), false)
+			}
+		}
+		if last != nil && err != nil && (err != io.EOF || len(resp.Trailer) > 0) {
+			x.events.Data(last, false)
 		}
 		switch {
 		case err == nil:
@@ -203,7 +211,7 @@ func (x *http2Stream) run(req *http.Request) {
 			x.events.Trailers(headersOf(resp.Trailer))
 			return
 		case err == io.EOF:
-			x.events.Data(nil, true)
+			x.events.Data(last, true)
 			return
 		default:
 			x.reset(http2StreamReset(err))
