@@ -55,6 +55,23 @@ func (v *vm) Log(level LogLevel, text string) {
 	}
 }
 
+// mostPrinted bounds what is kept for [Hooks].Failed.
+const mostPrinted = 64 << 10
+
+func (v *vm) Printed(b []byte) {
+	v.printed = append(v.printed, b[:min(len(b), mostPrinted-len(v.printed))]...)
+}
+
+func (v *vm) Foreign(name string, argument []byte) ([]byte, Status) {
+	if f := v.host.config.Foreign[name]; f != nil {
+		return f(argument)
+	}
+	if name == "clear_route_cache" {
+		return nil, StatusOK
+	}
+	return nil, StatusNotFound
+}
+
 func (v *vm) Now() time.Time      { return v.host.clock.Now() }
 func (v *vm) Mono() time.Duration { return v.host.clock.Mono() }
 func (v *vm) Random(b []byte)     { v.host.random(b) }

@@ -3,8 +3,11 @@ package hostsim
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
+
+	"github.com/callonce/callonce/hostsim/internal/upstream"
 )
 
 // stage is where scenarios play: hostsim, or Envoy.
@@ -55,8 +58,13 @@ func simFor(t *testing.T, s *scenario) stage {
 		}
 		o.Metadata = func(*http.Request) map[string]any { return scenarioMetadata }
 		o.Trailers = s.acts[0].options["trailers"] == "yes"
+		o.UpstreamHTTP2 = s.acts[0].options["upstream"] == "http2"
 		o.ResponseTimeout, o.IdleTimeout, o.HeadersTimeout = scenarioTimeout, scenarioIdle, scenarioHeaders
 	})
+	if s.acts[0].options["upstream"] == "http2" {
+		r.proxy.pool.Close() // that of the rig's own server
+		r.proxy.pool = upstream.NewHTTP2Streams(&url.URL{Scheme: "http", Host: newHTTP2Upstream(t)}, r.proxy.opts.ConnectTimeout, r.host.config.BufferLimit)
+	}
 	if s.acts[0].path == "/dead" {
 		// A second proxy on the same host leads nowhere.
 		r.sendTo(deadAddress(t))

@@ -30,8 +30,16 @@ func (f *fake) ask(format string, args ...any) {
 	f.asked = append(f.asked, fmt.Sprintf(format, args...))
 }
 
-func (f *fake) Watch() Watch                      { return f.watch }
-func (f *fake) Log(level LogLevel, text string)   { f.log = append(f.log, level.String()+" "+text) }
+func (f *fake) Watch() Watch                    { return f.watch }
+func (f *fake) Log(level LogLevel, text string) { f.log = append(f.log, level.String()+" "+text) }
+func (f *fake) Printed(b []byte)                { f.ask("printed %q", b) }
+func (f *fake) Foreign(name string, argument []byte) ([]byte, Status) {
+	f.ask("foreign %s %q", name, argument)
+	if name == "echo" {
+		return argument, OK
+	}
+	return nil, NotFound
+}
 func (f *fake) Now() time.Time                    { return time.Unix(0, 7) }
 func (f *fake) Mono() time.Duration               { return 8 }
 func (f *fake) Random(b []byte)                   { copy(b, bytes.Repeat([]byte{9}, len(b))) }

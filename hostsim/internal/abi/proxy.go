@@ -11,6 +11,8 @@ type Proxy interface {
 	// Watch is asked before each function of the ABI (not WASI's); nil = nobody watches.
 	Watch() Watch
 	Log(level LogLevel, text string)
+	// Printed is told of what the module writes to its standard error, before the log is.
+	Printed(b []byte)
 	// Now is the wall clock, Mono a clock that never goes back.
 	Now() time.Time
 	Mono() time.Duration
@@ -37,6 +39,9 @@ type Proxy interface {
 	LocalReply(Reply)
 	Continue(Direction)
 	Close(Direction)
+
+	// Foreign calls a function by its name.
+	Foreign(name string, argument []byte) ([]byte, Status)
 
 	SharedData(key string) (value []byte, cas uint32, ok bool)
 	SetSharedData(key string, value []byte, cas uint32) Status
