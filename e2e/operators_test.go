@@ -18,7 +18,7 @@ import (
 )
 
 const operated = `{"namespace":"ops","policies":{
-	"pay":{"server":"pay","anonymous":true,"log_unkeyed":true,"tools":[
+	"pay":{"server":"pay","anonymous":true,"log_unkeyed":true,"log":["tool","duplicate_source","settled","settled_by","arguments_hash","request_id","session_hash","attempt"],"tools":[
 		{"match":"get_*","guard":"off"},{"match":"must","guard":"required"},{"match":"char*","result_id":"/structuredContent/write_id"}],
 		"limits":{"reply_bytes":2000}},
 	"small":{"server":"small","anonymous":true,"limits":{"entries":2,"in_flight":1,"stored_bytes":8192,"on_full":"evict"}},

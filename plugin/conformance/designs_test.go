@@ -106,7 +106,7 @@ func TestRowG9(t *testing.T) {
 // D5: a derived call is claimed before it works, once; a failed one is taken over, and
 // the attempts are counted.
 func TestRowD5(t *testing.T) {
-	const config = `{"namespace":"cases","policies":{"p":{"preset":"derived","server":"s","principal":["header:x-user"],
+	const config = `{"namespace":"cases","policies":{"p":{"preset":"derived","server":"s","principal":["header:x-user"],"log":["tool","attempt"],
 		"tools":[{"match":"careful"},{"match":"lost","on_unknown":"retry"},{"match":"fails"}]}},"default":"p"}`
 	works := newGate()
 	u := newUpstream(t, func(w http.ResponseWriter, s seen) {

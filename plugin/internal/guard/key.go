@@ -88,16 +88,14 @@ func (s *Stream) fingerprint(r *mcp.Request, derived bool) [32]byte {
 // refuseCall refuses a call for its key. Whoever reads the log wants to know which calls
 // are refused.
 func (s *Stream) refuseCall(r *mcp.Request, f *mcp.Refusal, detail string) Action {
-	if !s.publishKeyless(r) {
-		s.publishCall(r)
-	}
+	s.publishUnguarded(r)
 	return s.refuse(f, detail)
 }
 
 // unguarded lets a call go on that nothing asks to guard.
 func (s *Stream) unguarded(r *mcp.Request) Action {
 	if s.policy.LogUnkeyed {
-		s.publishKeyless(r)
+		s.publishUnguarded(r)
 	}
 	return s.pass()
 }
@@ -109,7 +107,7 @@ func (s *Stream) keylessCall(r *mcp.Request, body []byte) Action {
 		return s.unguarded(r)
 	}
 	if s.policy.LogUnkeyed {
-		s.publishKeyless(r)
+		s.publishUnguarded(r)
 	}
 	s.call.body = r.AppendStripped(make([]byte, 0, len(body)), body)
 	if !s.editBody() {

@@ -3,6 +3,7 @@ package guard
 import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
 // messageRules are what the message that ends a call makes of its key (section 3 of the
@@ -217,6 +218,10 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 		how, cause = hows[ledger.MarkUnknown], byHolderLost
 	}
 	s.settledLease(&s.lease)
-	s.state(stateSettled, how)
-	s.state(stateSettledBy, cause)
+	if s.logs(policy.FieldSettled) {
+		s.state(stateSettled, how)
+	}
+	if s.logs(policy.FieldSettledBy) {
+		s.state(stateSettledBy, cause)
+	}
 }

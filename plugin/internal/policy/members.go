@@ -41,6 +41,7 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		{"strip", func(n canonical.Node, at string) { r.flag(n, at, &p.Strip) }},
 		{"advertise", func(n canonical.Node, at string) { r.flag(n, at, &p.Advertise) }},
 		{"count_repeats", func(n canonical.Node, at string) { r.flag(n, at, &p.CountRepeats) }},
+		{"log", func(n canonical.Node, at string) { p.Log = r.fields(n, at) }},
 		{"log_unkeyed", func(n canonical.Node, at string) { r.flag(n, at, &p.LogUnkeyed) }},
 		{"forward_key", func(n canonical.Node, at string) {
 			var to string
