@@ -10,7 +10,11 @@ help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2} /^## / {print substr($$0, 4)}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim ## Build dist/callonce.wasm, dist/callonce and dist/hostsim
+ifeq ($(BINDING),sdk)
+build: $(DIST)/callonce-sdk.wasm
+else
+build: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim ## Build dist/callonce.wasm, dist/callonce and dist/hostsim; BINDING=sdk: dist/callonce-sdk.wasm, the filter on the Go SDK, which judges ours
+endif
 
 .PHONY: run
 run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a payments server), and print what to try; STORE=etcd: two proxies over one etcd
@@ -36,10 +40,11 @@ check: $(DIST)/tools ## Check what needs no run: tidy modules, format, vet, stat
 	@echo gofmt; out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out"; exit 1; }
 	@for m in $(CHECKED); do echo "vet $$m"; $(GO) vet -C $$m ./... || exit 1; done
 	@for t in none faults smalltable figures; do echo "vet the filter, -tags $$t"; GOOS=wasip1 GOARCH=wasm $(GO) vet -tags $$t ./plugin/... || exit 1; done
-	@for m in hostsim/testdata/probe hostsim/testdata/seen; do echo "vet $$m"; GOOS=wasip1 GOARCH=wasm $(GO) vet -C $$m . || exit 1; done
+	@for m in hostsim/testdata/probe hostsim/testdata/seen plugin/sdk; do echo "vet $$m"; GOOS=wasip1 GOARCH=wasm $(GO) vet -C $$m . || exit 1; done
 	@# The ABI is whole only where it is compiled for the host, and is checked there; who calls its functions deadcode knows better.
 	@for m in $(CHECKED); do echo "staticcheck $$m"; (cd $$m && $(CURDIR)/$(DIST)/tools/staticcheck $$($(GO) list ./... | grep -v /internal/abi$$)) || exit 1; done
 	@echo "staticcheck the filter"; GOOS=wasip1 GOARCH=wasm $(DIST)/tools/staticcheck -checks inherit,-U1000 ./plugin/...
+	@echo "staticcheck plugin/sdk"; cd plugin/sdk && GOOS=wasip1 GOARCH=wasm $(CURDIR)/$(DIST)/tools/staticcheck .
 	@echo "dead code"; $(DIST)/tools/deadcode
 	@echo "planted faults"; $(DIST)/tools/mutants -check
 	$(GO) test -C gate ./...
@@ -113,7 +118,7 @@ clean: ## Remove what was built
 	rm -rf $(DIST)
 
 # Go itself knows what is up to date, so all are always asked for.
-.PHONY: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim $(DIST)/tools
+.PHONY: $(DIST)/callonce.wasm $(DIST)/callonce-sdk.wasm $(DIST)/callonce $(DIST)/hostsim $(DIST)/tools
 $(DIST)/tools:
 	@mkdir -p $@
 	@$(GO) build -C gate -o ../$@/ ./deadcode ./mutants tool
@@ -122,6 +127,12 @@ $(DIST)/callonce.wasm:
 	@mkdir -p $(DIST)
 	@echo "building $@"
 	@GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildmode=c-shared -ldflags="-s -w" -o $@ ./plugin
+	@echo "built $@, $$(wc -c < $@ | tr -d ' ') bytes"
+
+$(DIST)/callonce-sdk.wasm:
+	@mkdir -p $(DIST)
+	@echo "building $@"
+	@GOOS=wasip1 GOARCH=wasm $(GO) build -C plugin/sdk -trimpath -buildmode=c-shared -ldflags="-s -w" -o ../../$@ .
 	@echo "built $@, $$(wc -c < $@ | tr -d ' ') bytes"
 
 $(DIST)/callonce:

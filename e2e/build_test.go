@@ -50,9 +50,9 @@ func goBuildPlugin(name string, flags ...string) (string, error) {
 
 var (
 	buildPlugin = sync.OnceValues(func() (string, error) { return goBuildPlugin("callonce.wasm") })
-	// The same with faults to order (plugin/internal/abi/faults_wasip1.go).
+	// The same with faults to order (plugin/internal/boot/faults.go).
 	buildFaulty = sync.OnceValues(func() (string, error) { return goBuildPlugin("faulty.wasm", "-tags=faults") })
-	// The same with a table of a handful of buckets (plugin/internal/abi/layout_small.go).
+	// The same with a table of a handful of buckets (plugin/internal/boot/layout_small.go).
 	buildSmall   = sync.OnceValues(func() (string, error) { return goBuildPlugin("small.wasm", "-tags=smalltable") })
 	buildCommand = sync.OnceValues(func() (string, error) {
 		return goBuild("callonce", ".", "./plugin/cmd/callonce", nil)

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/callonce/callonce/hostsim/hosttest"
 )
 
 // ours are words of the filter that this project is about. Whoever serves another one meets none of them.
@@ -18,7 +20,7 @@ func TestNothingOfOurs(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
 	defer up.Close()
 	c := &Command{Name: "hostsim", Version: func() string { return "1.0" }}
-	var stdout, stderr output
+	var stdout, stderr hosttest.Output
 	for _, args := range [][]string{nil, {"help"}, {"serve", "--help"}, {"check", "--help"}, {"serve"}, {"check"}, {"keys"}, {"version"}} {
 		c.Run(t.Context(), args, &stdout, &stderr)
 	}
@@ -27,7 +29,7 @@ func TestNothingOfOurs(t *testing.T) {
 	go func() {
 		ended <- c.Run(ctx, []string{"serve", "--plugin", probe, "--cache", cache, "--upstream", up.URL, "--admin", "127.0.0.1:0"}, &stdout, &stderr)
 	}()
-	front, admin := stderr.find(t, `listening on (http://[0-9.]+:[0-9]+)`)[1], stderr.find(t, `admin on (http://[0-9.]+:[0-9]+)`)[1]
+	front, admin := stderr.Find(t, `listening on (http://[0-9.]+:[0-9]+)`)[1], stderr.find(t, `admin on (http://[0-9.]+:[0-9]+)`)[1]
 	req, err := http.NewRequest("GET", front+"/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +41,7 @@ func TestNothingOfOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	stdout.find(t, `GET / 200`)
+	stdout.Find(t, `GET / 200`)
 	for _, path := range []string{"/", "/page.js", "/page.css", "/requests", "/metrics", "/ready", "/filter/keys"} {
 		resp, err := http.Get(admin + path)
 		if err != nil {

@@ -1,6 +1,6 @@
 //go:build faults
 
-package abi
+package boot
 
 import (
 	"runtime/debug"
@@ -21,15 +21,21 @@ import (
 //	panic tick               the next tick panics
 const faultHeader = "x-callonce-fault"
 
-func hostOf(s *stream) guard.Host { return &faultyHost{stream: s} }
+// HostOf gives what the guard sees of a stream.
+func HostOf(stream guard.Host) guard.Host { return &faultyHost{Host: stream} }
 
-func ledgerTable(t sharedData) ledger.Table { return faultyTable{t} }
+func tableOf(t ledger.Table, clock func() ledger.Mono) ledger.Table {
+	now = clock
+	return faultyTable{t}
+}
+
+var now func() ledger.Mono
 
 // tickFault is what the next tick of this VM does.
 var tickFault string
 
 type faultyHost struct {
-	*stream
+	guard.Host
 	what, where string
 }
 
@@ -44,12 +50,12 @@ func (f *faultyHost) at(where string) {
 // HasRequestHeader reads the order too: it may be all that is asked for.
 func (f *faultyHost) HasRequestHeader(name string) bool {
 	_, _ = f.RequestHeaders() // it is asked again where it matters
-	return f.stream.HasRequestHeader(name)
+	return f.Host.HasRequestHeader(name)
 }
 
 func (f *faultyHost) RequestHeaders() ([][2]string, error) {
 	f.what, f.where = "", "" // the stream before this one may have left an order
-	lines, err := f.stream.RequestHeaders()
+	lines, err := f.Host.RequestHeaders()
 	for _, l := range lines {
 		if l[0] == faultHeader {
 			f.what, f.where, _ = strings.Cut(l[1], " ")
@@ -64,26 +70,26 @@ func (f *faultyHost) RequestHeaders() ([][2]string, error) {
 
 func (f *faultyHost) RequestBody(size int) ([]byte, error) {
 	f.at("RequestBody")
-	return f.stream.RequestBody(size)
+	return f.Host.RequestBody(size)
 }
 
 func (f *faultyHost) SetRequestHeader(name, value string) error {
 	f.at("SetRequestHeader")
-	return f.stream.SetRequestHeader(name, value)
+	return f.Host.SetRequestHeader(name, value)
 }
 
 func (f *faultyHost) ResponseHeaders() ([][2]string, error) {
 	f.at("ResponseHeaders")
-	return f.stream.ResponseHeaders()
+	return f.Host.ResponseHeaders()
 }
 
 func (f *faultyHost) ResponseBody(size int) ([]byte, error) {
 	f.at("ResponseBody")
-	return f.stream.ResponseBody(size)
+	return f.Host.ResponseBody(size)
 }
 
 // faultyTable knows a tick by the record that nothing else touches.
-type faultyTable struct{ sharedData }
+type faultyTable struct{ ledger.Table }
 
 // Get implements ledger.Table.
 func (t faultyTable) Get(key string) ([]byte, uint32, bool, error) {
@@ -92,7 +98,7 @@ func (t faultyTable) Get(key string) ([]byte, uint32, bool, error) {
 		tickFault = ""
 		commit(what)
 	}
-	return t.sharedData.Get(key)
+	return t.Table.Get(key)
 }
 
 func commit(what string) {
