@@ -29,7 +29,7 @@ func TestNothingOfOurs(t *testing.T) {
 	go func() {
 		ended <- c.Run(ctx, []string{"serve", "--plugin", probe, "--cache", cache, "--upstream", up.URL, "--admin", "127.0.0.1:0"}, &stdout, &stderr)
 	}()
-	front, admin := stderr.Find(t, `listening on (http://[0-9.]+:[0-9]+)`)[1], stderr.find(t, `admin on (http://[0-9.]+:[0-9]+)`)[1]
+	front, admin := stderr.Find(t, `listening on (http://[0-9.]+:[0-9]+)`)[1], stderr.Find(t, `admin on (http://[0-9.]+:[0-9]+)`)[1]
 	req, err := http.NewRequest("GET", front+"/", nil)
 	if err != nil {
 		t.Fatal(err)
