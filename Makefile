@@ -9,6 +9,16 @@ GO   ?= go
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2} /^## / {print substr($$0, 4)}' $(MAKEFILE_LIST)
 
+# Go names each module that it fetches, but not how many there are, and says nothing while it compiles. GOPROXY=off asks nobody.
+.PHONY: fetched
+fetched:
+	@GOPROXY=off $(GO) list -deps ./plugin ./plugin/cmd/callonce ./hostsim/cmd/hostsim >/dev/null 2>&1 || echo "fetching modules, 20 MB, and then compiling them: a minute or two, once …"
+
+# What make run and make demo need more.
+.PHONY: fetched-more
+fetched-more: build
+	@GOPROXY=off $(GO) list -C e2e -deps ./cmd/run ./cmd/demo ./cmd/etcd >/dev/null 2>&1 || echo "fetching more modules, 40 MB, and then compiling them: a minute, once …"
+
 .PHONY: build
 ifeq ($(BINDING),sdk)
 build: $(DIST)/callonce-sdk.wasm
@@ -17,13 +27,13 @@ build: $(DIST)/callonce.wasm $(DIST)/callonce $(DIST)/hostsim ## Build dist/call
 endif
 
 .PHONY: run
-run: build ## Serve the filter in front of UPSTREAM, under CONFIG (default: a payments server), and print what to try; STORE=etcd: two proxies over one etcd
+run: build fetched-more ## Serve the filter in front of UPSTREAM, under CONFIG (default: a payments server), and print what to try; STORE=etcd: two proxies over one etcd
 	@$(GO) build -C e2e -o ../$(DIST)/run ./cmd/run
 	@$(if $(filter etcd,$(STORE)),$(GO) build -C e2e -o ../$(DIST)/etcd ./cmd/etcd)
 	@exec $(DIST)/run $(if $(CONFIG),-config $(CONFIG)) $(if $(filter etcd,$(STORE)),-etcd $(DIST)/etcd)
 
 .PHONY: demo
-demo: build ## Play the scenarios of repeated calls, at one proxy and at two over one etcd, and count the charges at the server
+demo: build fetched-more ## Play the scenarios of repeated calls, at one proxy and at two over one etcd, and count the charges at the server
 	@$(GO) build -C e2e -o ../$(DIST)/demo ./cmd/demo
 	@$(GO) build -C e2e -o ../$(DIST)/etcd ./cmd/etcd
 	@exec $(DIST)/demo -etcd $(DIST)/etcd
@@ -119,13 +129,14 @@ clean: ## Remove what was built
 
 # Go itself knows what is up to date, so all are always asked for.
 .PHONY: $(DIST)/callonce.wasm $(DIST)/callonce-sdk.wasm $(DIST)/callonce $(DIST)/hostsim $(DIST)/tools
+$(DIST)/callonce.wasm $(DIST)/callonce-sdk.wasm $(DIST)/callonce $(DIST)/hostsim: fetched
 $(DIST)/tools:
 	@mkdir -p $@
 	@$(GO) build -C gate -o ../$@/ ./deadcode ./mutants tool
 
 $(DIST)/callonce.wasm:
 	@mkdir -p $(DIST)
-	@echo "building $@"
+	@if [ -e $@ ]; then echo "building $@"; else echo "building $@ (ten seconds; a minute on an empty cache)"; fi
 	@GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildmode=c-shared -ldflags="-s -w" -o $@ ./plugin
 	@echo "built $@, $$(wc -c < $@ | tr -d ' ') bytes"
 
