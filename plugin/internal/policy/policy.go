@@ -78,6 +78,7 @@ type Policy struct {
 	Dropped       []string  // headers, lower case, that do not go on with a guarded call
 	RefuseStray   bool
 	Advertise     bool
+	TrustHints    bool // of servers, for tools that no entry names
 	LogUnkeyed    bool
 	CountRepeats  bool // of each key
 	Reply         Reply
