@@ -33,6 +33,9 @@ func TestDetached(t *testing.T) { conformance.Detached(t, front{}) }
 
 func TestWaiting(t *testing.T) { conformance.Waiting(t, front{}) }
 
+// What servers say of their own tools, learned from answers that pass (trust_hints).
+func TestHints(t *testing.T) { conformance.Hints(t, front{}) }
+
 func TestCauses(t *testing.T) { conformance.Causes(t, front{}) }
 
 func TestOperators(t *testing.T) { conformance.Operators(t, front{}) }

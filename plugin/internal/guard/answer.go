@@ -71,6 +71,9 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 		s.leaveCallout() // the proxy has answered the caller
 		s.stage = replied
 	}
+	if s.listing != nil {
+		s.beginListing(end)
+	}
 	if s.stage == advertised {
 		s.beginAdvert(end)
 	}

@@ -63,6 +63,7 @@ var (
 	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", nil}
 	waitsEnded         = &metric{"callonce_waits_total", []string{"how"}}
 	detachedEnded      = &metric{"callonce_detached_total", []string{"how"}}
+	hintsHeard         = &metric{"callonce_hints_total", []string{"how"}}
 
 	detachedNow     = &metric{"callonce_detached", nil}
 	waitingNow      = &metric{"callonce_waiting", nil}

@@ -47,6 +47,8 @@ type Guard struct {
 	detached detachedCalls
 	paces    map[*policy.Tool]*pace
 
+	hints hints
+
 	adverts        int // answers that may gain an advert, and have not ended
 	advertBuffered int // bytes that they keep
 

@@ -15,6 +15,12 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 	if guard == policy.GuardOff {
 		return s.callOfUnguardedTool(r)
 	}
+	if guard.Must() || s.head.keyed || r.Keyed {
+		// Where a key on a call that nothing guards is refused, a key asks for the guard.
+		if hint := s.hint(r); hint != mcp.NoHint && !(s.policy.RefuseStray && (s.head.keyed || r.Keyed)) {
+			return s.hinted(r, body, hint)
+		}
+	}
 	key, refusal := s.findKey(r)
 	switch {
 	case refusal != nil:

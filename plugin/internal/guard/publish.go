@@ -32,6 +32,7 @@ const (
 	stateSettled   = "callonce.settled"
 	stateSettledBy = "callonce.settled_by"
 	stateWaited    = "callonce.waited"
+	stateHint      = "callonce.hint"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.

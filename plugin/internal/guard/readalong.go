@@ -8,6 +8,9 @@ import (
 // ResponseBody is called with each chunk as it passes.
 func (s *Stream) ResponseBody(size int, end bool) (a Action) {
 	defer s.contain(answerPasses, &a)
+	if s.listing != nil {
+		s.readListing(size, end)
+	}
 	if s.stage == advertised {
 		return s.passAdvert(size, end)
 	}
@@ -36,6 +39,9 @@ func (s *Stream) ResponseBody(size int, end bool) (a Action) {
 // ResponseTrailers ends an answer whose body callback never said so.
 func (s *Stream) ResponseTrailers() (a Action) {
 	defer s.contain(answerPasses, &a)
+	if s.listing != nil {
+		s.endListing()
+	}
 	switch s.stage {
 	case advertised:
 		s.endAdvert()

@@ -79,6 +79,7 @@ type Policy struct {
 	RefuseStray   bool
 	Advertise     bool
 	Log           Fields // of a call, that are published
+	TrustHints    bool   // of servers, for tools that no entry names
 	LogUnkeyed    bool
 	CountRepeats  bool // of each key
 	Reply         Reply
