@@ -58,9 +58,7 @@ func TestRowG8(t *testing.T) {
 				t.Fatalf("expected the proxy's 503, found %d %s", r.Status, r.Body)
 			}
 		}
-		if n := p.Counter(t, "callonce_settled_total", map[string]string{"how": "released"}); n != 3 {
-			t.Errorf("counted %d released calls, expected 3", n)
-		}
+		wantCount(t, p, "callonce_settled_total", map[string]string{"how": "released"}, 3)
 	})
 }
 

@@ -230,6 +230,9 @@ func (g *Guard) fault(f any) {
 	g.log(text)
 }
 
+// Close is called when the proxy has done with the configuration: nothing follows.
+func (g *Guard) Close() { g.counts.tell() }
+
 // Tick does what must be done now and then.
 func (g *Guard) Tick(now ledger.Mono) {
 	defer func() {
@@ -237,6 +240,7 @@ func (g *Guard) Tick(now ledger.Mono) {
 		if f := recover(); f != nil {
 			g.fault(f)
 		}
+		g.counts.tell()
 	}()
 	for s := range g.probing {
 		s.wait.ticks++

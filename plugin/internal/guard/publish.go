@@ -156,7 +156,11 @@ func (s *Stream) repeated(a ledger.Answer) {
 	if !a.Prior.Known || a.Verdict == ledger.RefusedConflict {
 		return
 	}
-	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), s.g.now())
+	now := a.At
+	if now == 0 {
+		now = s.g.now()
+	}
+	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), now)
 	s.g.counts.add(s.label(), duplicates, s.call.tool.Match, src)
 	if s.logs(policy.FieldSource) {
 		s.state(stateSource, src)

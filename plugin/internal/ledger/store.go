@@ -115,6 +115,7 @@ type Answer struct {
 	Lease   Lease // for First
 	Reply   Reply // for Replay
 	Prior   Prior // of the entry that was found, also for a First that took one over
+	At      Mono  // when the store looked, 0 = it does not say
 	// RetryAfter, for RefusedCapacity, is when there may be room: from a second to a day.
 	RetryAfter time.Duration
 }
