@@ -51,6 +51,9 @@ var errCrash = errors.New("crashed by a test hook")
 type Hooks struct {
 	// Before runs before every host function that is named in the ABI (not WASI's).
 	Before func(*Call) Verdict
+	// Hands runs where a host function hands bytes over: what it returns is handed over in their place. So a test plays a host that
+	// hands over what no real one does.
+	Hands func(c *Call, b []byte) []byte
 	// After runs once the call has its result, also when Before made it fail; not after a crash.
 	After func(*Call, Status)
 	// Event runs before each step of a worker's event loop. The name says what kind of step: "headers", "tick", "queue", …
