@@ -284,7 +284,7 @@ func (w *watcher) Before(function string, a *Arguments) (Status, bool) {
 }
 
 func (w *watcher) Hands(b []byte) []byte { return b }
-func (w *watcher) After(st Status) { w.saw = append(w.saw, st.String()) }
+func (w *watcher) After(st Status)       { w.saw = append(w.saw, st.String()) }
 
 func TestWatch(t *testing.T) {
 	for _, c := range []struct {
