@@ -77,6 +77,7 @@ long: build ## Longer runs of the tests of the ledger, the explorer, the reader 
 	$(GO) test -count=1 -timeout 120m ./hostsim/schedule -all
 	CALLONCE_LONG_RUN=1 $(GO) test -count=1 -timeout 120m ./...
 	CALLONCE_LONG_RUN=1 $(GO) test -C e2e -count=1 -timeout 120m -run 'TestEtcdRace|TestEtcdLeaderKilled|TestEtcdEnvoyKilled' .
+	CALLONCE_SDK=1 $(GO) test -C e2e -count=1 -timeout 60m -run TestMoreOnTheSDK .
 
 .PHONY: test
 test: build ## Test everything that needs no Envoy
@@ -99,9 +100,9 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) test -C e2e -count=1 -timeout 70m ./...
 
 .PHONY: bench
-bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger, OF=hostsim and OF=etcd measure those; WRITE=1 keeps the figures in docs/measurements.md
+bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger, OF=hostsim and OF=etcd measure those; BINDING=sdk: the filter on the Go SDK; WRITE=1 keeps the figures in docs/measurements.md
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
-	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(WRITE),-write)
+	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(WRITE),-write)$(if $(filter sdk,$(BINDING)), -plugin $(DIST)/callonce-sdk.wasm)
 
 # One Go release for all, so that whoever builds the same source gets the same digest.
 .PHONY: image

@@ -151,7 +151,7 @@ func (f meshFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 			t.Logf("envoy logged:\n%s", e.Logs())
 		}
 	})
-	return proxy{e}
+	return proxy{Envoy: e}
 }
 
 // The field's cases, on the listeners of meshes as the manifests leave them. They take long, so only where they are asked for:

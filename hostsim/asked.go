@@ -14,7 +14,7 @@ var _ abi.Proxy = (*vm)(nil)
 // Watch lets the host's hooks see a call.
 func (v *vm) Watch() abi.Watch {
 	h := &v.host.config.Hooks
-	if h.Before == nil && h.After == nil {
+	if h.Before == nil && h.After == nil && h.Hands == nil {
 		return nil
 	}
 	return &watch{hooks: h, call: Call{Worker: v.number, Context: v.current.id}}
@@ -38,6 +38,13 @@ func (w *watch) Before(function string, a *abi.Arguments) (Status, bool) {
 	}
 	a.Key, a.Value, a.CAS = c.Key, c.Value, c.CAS
 	return verdict.status, verdict.kind == proceed
+}
+
+func (w *watch) Hands(b []byte) []byte {
+	if w.hooks.Hands == nil {
+		return b
+	}
+	return w.hooks.Hands(&w.call, b)
 }
 
 func (w *watch) After(st Status) {

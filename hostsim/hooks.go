@@ -51,6 +51,9 @@ var errCrash = errors.New("crashed by a test hook")
 type Hooks struct {
 	// Before runs before every host function that is named in the ABI (not WASI's).
 	Before func(*Call) Verdict
+	// Hands runs where a host function hands bytes over: what it returns is handed over in their place. So a test plays a host that
+	// hands over what no real one does.
+	Hands func(c *Call, b []byte) []byte
 	// After runs once the call has its result, also when Before made it fail; not after a crash.
 	After func(*Call, Status)
 	// Failed runs when a VM has ended by itself: by a panic or another trap, by too much memory, or as an Envoy would die. printed is what

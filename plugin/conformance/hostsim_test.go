@@ -53,7 +53,7 @@ func build(dir, tags string) ([]byte, error) {
 // tests by the files that they open, and cannot see what a compiler opened for them:
 // without this it would give an older filter's result for a changed one.
 var openSources = sync.OnceValue(func() error {
-	for _, pattern := range []string{"../*.go", "../internal/*/*.go", "../internal/*/*/*.go", "../../canonical/*.go"} {
+	for _, pattern := range []string{"../*.go", "../sdk/*", "../internal/*/*.go", "../internal/*/*/*.go", "../../canonical/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return err
@@ -79,6 +79,8 @@ func compiled(t testing.TB) string {
 // simulator is hostsim as a front. A test that needs more of it sets the members.
 type simulator struct {
 	wasm   []byte
+	sdk    bool   // the filter on the Go SDK, whatever else is asked for
+	trace  *trace // takes down what comes out
 	adjust func(*hostsim.Config)
 	pick   func(*http.Request) int // worker of a request; nil = each connection one in turn
 }
@@ -104,6 +106,9 @@ func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
 	case s.Small:
 		wasm = small
 	}
+	if f.sdk {
+		wasm = onSDK(t, wasm)
+	}
 	c := hostsim.Config{
 		Wasm: wasm, PluginConfig: []byte(s.Config), VMID: vmID, PluginName: "callonce",
 		Workers: workers, HoldHeaders: !s.NoHoldHeaders, CacheDir: compiled(t), FailReload: true, DrainTime: s.Drain,
@@ -117,6 +122,7 @@ func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
 	if f.adjust != nil {
 		f.adjust(&c)
 	}
+	f.trace.listen(&c)
 	return c, logs
 }
 
@@ -143,6 +149,7 @@ func (f simulator) start(t testing.TB, s Setup) *simulated {
 		t.Fatal(err)
 	}
 	p.url = "http://" + l.Addr().String()
+	l = f.trace.tap(l)
 	switch {
 	case s.Canary != "":
 		p.weigh(t, l, s.Canary)
@@ -263,6 +270,7 @@ func (p *simulated) Close() {
 		}
 		_ = p.proxy.Shutdown(ctx)
 		_ = p.proxy.Close()
+		p.front.trace.take(p)
 		for _, end := range p.others {
 			end()
 		}

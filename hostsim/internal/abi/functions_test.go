@@ -298,7 +298,8 @@ func (w *watcher) Before(function string, a *Arguments) (Status, bool) {
 	return w.st, w.happens
 }
 
-func (w *watcher) After(st Status) { w.saw = append(w.saw, st.String()) }
+func (w *watcher) Hands(b []byte) []byte { return b }
+func (w *watcher) After(st Status)       { w.saw = append(w.saw, st.String()) }
 
 func TestWatch(t *testing.T) {
 	for _, c := range []struct {

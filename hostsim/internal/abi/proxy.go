@@ -68,6 +68,8 @@ type Proxy interface {
 type Watch interface {
 	// Before may change the arguments. Unless it lets the call happen, its status is the call's result.
 	Before(function string, a *Arguments) (st Status, happens bool)
+	// Hands may hand over other bytes than the function would.
+	Hands(b []byte) []byte
 	After(Status)
 }
 
