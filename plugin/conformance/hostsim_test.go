@@ -312,6 +312,8 @@ func TestDetached(t *testing.T) { Detached(t, simulator{}) }
 
 func TestWaiting(t *testing.T) { Waiting(t, simulator{}) }
 
+func TestTroubles(t *testing.T) { Troubles(t, simulator{}) }
+
 func TestHints(t *testing.T) { Hints(t, simulator{}) }
 
 func TestCauses(t *testing.T) { Causes(t, simulator{}) }

@@ -8,6 +8,7 @@ import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 	"github.com/callonce/callonce/plugin/internal/policy"
+	"github.com/callonce/callonce/plugin/internal/scratch"
 )
 
 // With trust_hints the answers to tools/list that pass are read along. A tool that no entry of the configuration names, and that the
@@ -21,6 +22,9 @@ type hints struct {
 	bytes  int    // of all of them, about
 	clock  uint64 // counts uses of views
 	rounds uint64 // counts first pages
+
+	listings int // answers that are being read
+	buffered int // bytes that they may keep
 }
 
 // hintView is what one caller was told of one server's tools.
@@ -39,6 +43,9 @@ const (
 	mostHintName      = 128 // bytes of a tool's name: a longer one is not kept, and guarded
 	hintOverhead      = 96  // about what an entry, or a page, takes besides its name, in bytes
 	mostHintAnswer    = 1 << 20
+	// A server chooses how slowly it lists: as many such answers are read at a time in this VM, and so many bytes of them all.
+	mostListings      = 1024
+	mostListingsBytes = 8 << 20
 	hintsFor          = ledger.Mono(time.Hour)
 )
 
@@ -64,6 +71,7 @@ type listing struct {
 	events mcp.Events
 	expect int // Content-Length, -1 = not given
 	got    int
+	kept   int // bytes of it that are counted
 }
 
 // listens notes that a request asks for the server's tools, whose answer is to be read along.
@@ -75,6 +83,12 @@ func (s *Stream) listens(r *mcp.Request) {
 	if !ok {
 		return
 	}
+	if s.g.hints.listings >= mostListings {
+		s.g.counts.add(s.label(), hintsHeard, hintsLeftOut)
+		s.g.hints.forget(view)
+		return
+	}
+	s.g.hints.listings++
 	l := &listing{view: view, id: mcp.RetainID(append([]byte(nil), r.ID...)), expect: -1}
 	if cursor := r.Cursor(); cursor != nil {
 		l.page = sha256.Sum256(cursor)
@@ -105,7 +119,7 @@ func (s *Stream) hintView() (view [32]byte, ok bool) {
 			b = append(append(b, 0), l[1]...)
 		}
 	}
-	s.g.buf = b
+	s.g.buf = scratch.Keep(b)
 	return sha256.Sum256(b), true
 }
 
@@ -214,8 +228,13 @@ func (s *Stream) beginListing(end bool) {
 
 // readListing reads what passes of the answer.
 func (s *Stream) readListing(size int, end bool) {
-	l := s.listing
+	l, h := s.listing, &s.g.hints
 	l.got += size
+	h.buffered += min(l.got, mostHintAnswer) - l.kept
+	if l.kept = min(l.got, mostHintAnswer); h.buffered > mostListingsBytes {
+		s.leaveOutListing()
+		return
+	}
 	if size > 0 {
 		chunk, err := s.host.ResponseBody(size)
 		if err != nil || len(chunk) != size {
@@ -309,8 +328,17 @@ func (s *Stream) leaveOutListing() {
 
 // dropListing ends the reading of such an answer.
 func (s *Stream) dropListing() {
-	if s.listing = nil; s.stage == listed {
+	if s.forgetListing(); s.stage == listed {
 		s.stage = passing
+	}
+}
+
+// forgetListing lets go of what was kept of such an answer.
+func (s *Stream) forgetListing() {
+	if s.listing != nil {
+		s.g.hints.listings--
+		s.g.hints.buffered -= s.listing.kept
+		s.listing = nil
 	}
 }
 

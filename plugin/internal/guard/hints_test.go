@@ -232,6 +232,29 @@ func TestHintsAreBounded(t *testing.T) {
 	if g.hints.bytes != 0 {
 		t.Errorf("%d bytes of nothing", g.hints.bytes)
 	}
+	// Servers that never come to the end of their lists.
+	var open []*exchange
+	for range 3 * mostListingsBytes / mostHintAnswer {
+		x := w.send(g, asks(""), user, "slow")
+		x.begin(200, "application/json")
+		x.chunks(`{"x":"`+strings.Repeat("x", mostHintAnswer/2), 1<<16)
+		open = append(open, x)
+	}
+	if g.hints.buffered > mostListingsBytes || w.count("callonce_hints_total", "how=.=left_out") == 0 {
+		t.Errorf("%d bytes of answers under way", g.hints.buffered)
+	}
+	for range mostListings + 9 {
+		open = append(open, w.send(g, asks(""), user, "slow"))
+	}
+	if g.hints.listings != mostListings {
+		t.Errorf("%d answers are read", g.hints.listings)
+	}
+	for _, x := range open {
+		x.stream.Done()
+	}
+	if g.hints.buffered != 0 || g.hints.listings != 0 {
+		t.Errorf("left over: %d bytes, %d answers", g.hints.buffered, g.hints.listings)
+	}
 	// A list in more pages than there is room for.
 	w.send(g, asks(""), user, "ada").answer(200, "application/json", toolsAre("get", readOnly))
 	for i := range 3000 {

@@ -253,7 +253,8 @@ func (s *Stream) Done() {
 	case holding:
 		s.leaveCallout()
 	}
-	s.stage, s.listing = passing, nil
+	s.stage = passing
+	s.forgetListing()
 	s.releaseMemory()
 }
 
@@ -286,7 +287,8 @@ func (s *Stream) contain(p phase, a *Action) {
 	s.g.fault(fault)
 	s.failWait()
 	was := s.stage
-	s.stage, s.listing = passing, nil
+	s.stage = passing
+	s.forgetListing()
 	s.failAdvert()
 	s.leaveCallout() // what the call is answered is not for whose stream this memory is next
 	if was == forwarded {
