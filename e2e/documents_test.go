@@ -294,3 +294,37 @@ func TestOperatorDigestLine(t *testing.T) {
 		t.Errorf("%v: %q", err, out)
 	}
 }
+
+// The helpers are had from a checkout as their READMEs say.
+func TestClientsInstall(t *testing.T) {
+	clients := filepath.Join(must(t, tools.Root), "clients")
+	python := filepath.Dir(must(t, tools.Python))
+	for language, after := range map[string]string{
+		"go":         "go build ./...",
+		"python":     "PYTHONPATH=there python -c 'import callonce; callonce.Caller'",
+		"typescript": "node -e 'import(\"callonce\").then(c => { new c.FileStore(\"keys.json\") })'",
+	} {
+		t.Run(language, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(filepath.Join(dir, "callonce", "clients", language), os.DirFS(filepath.Join(clients, language))); err != nil {
+				t.Fatal(err)
+			}
+			written(t, dir, "main.go", "package main\n\nimport _ \"github.com/callonce/callonce/clients/go\"\n\nfunc main() {}\n")
+			written(t, dir, "go.mod", "module example\n\ngo 1.26.0\n")
+			written(t, dir, "package.json", "{\"type\": \"module\"}")
+			lines := regexp.MustCompile(`(?m)^    ((?:go|pip|npm) .*)$`).FindAllStringSubmatch(document(t, "clients/"+language+"/README.md"), -1)
+			if len(lines) == 0 {
+				t.Fatal("want lines that install")
+			}
+			for _, line := range append(lines, []string{"", after}) {
+				// Into a folder of its own, lest the tools' Python keeps it.
+				text := strings.NewReplacer("/path/to/callonce", filepath.Join(dir, "callonce"), "pip install", "python -m pip install --quiet --target there").Replace(line[1])
+				cmd := exec.CommandContext(t.Context(), "sh", "-ec", text)
+				cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+python+":"+os.Getenv("PATH"), "GOFLAGS=-mod=mod", "GOWORK=off")
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", text, err, out)
+				}
+			}
+		})
+	}
+}

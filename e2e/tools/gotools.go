@@ -19,12 +19,17 @@ func Promtool() (string, error) {
 	return promtool()
 }
 
+// Jq returns the path of a jq: gojq, at the version that the module e2e/gojq pins, built
+// when it is not there yet.
+func Jq() (string, error) { return gojq() }
+
 // Etcdctl returns the path of etcd's etcdctl, at the version that the module e2e/etcdctl
 // pins, built when it is not there yet.
 func Etcdctl() (string, error) { return etcdctl() }
 
 var (
 	promtool = sync.OnceValues(func() (string, error) { return goTool("promtool", "-tags", "remove_all_sd") })
+	gojq     = sync.OnceValues(func() (string, error) { return goTool("gojq") })
 	etcdctl  = sync.OnceValues(func() (string, error) { return goTool("etcdctl") })
 )
 
