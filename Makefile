@@ -39,8 +39,8 @@ demo: build fetched-more ## Play the scenarios of repeated calls, at one proxy a
 	@exec $(DIST)/demo -etcd $(DIST)/etcd
 
 # The modules of this repository: each is tidy by itself, and go mod tidy in one does not look into the others.
-# Those of the meshes' programs are left to make mesh, and promtool's to its build: tidying them takes a gigabyte of modules.
-MODULES = $(filter-out mesh/% e2e/promtool,$(patsubst %/,%,$(dir $(shell git ls-files '*go.mod'))))
+# Those of the meshes' programs are left to make mesh, and those of e2e/promtool, e2e/etcdctl and e2e/gojq to their build: tidying them takes a gigabyte of modules.
+MODULES = $(filter-out mesh/% e2e/promtool e2e/etcdctl e2e/gojq,$(patsubst %/,%,$(dir $(shell git ls-files '*go.mod'))))
 # Those that the checks of code go over; the others hold filters for tests, or nothing but what is compiled elsewhere.
 CHECKED = . gate e2e mesh plugin/internal/etcd/realtest $(wildcard clients/go)
 

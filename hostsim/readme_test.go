@@ -3,6 +3,7 @@ package hostsim
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -126,4 +127,47 @@ func testNames(t *testing.T) map[string]bool {
 		}
 	}
 	return all
+}
+
+// The example runs in a module of one's own, made by the lines that the README shows.
+func TestOwnModule(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("example_filter_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "seen"), os.DirFS("testdata/seen")); err != nil {
+		t.Fatal(err)
+	}
+	// The filter is part of that module: a Go filter needs no module of its own.
+	for _, name := range []string{"go.mod", "go.sum"} {
+		if err := os.Remove(filepath.Join(dir, "seen", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	test := strings.NewReplacer("./testdata/seen", "./seen").Replace(string(example))
+	for name, text := range map[string]string{"seen_test.go": test, "go.mod": "module example\n\ngo 1.26.0\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := regexp.MustCompile(`(?m)^    (go mod .*)$`).FindAllStringSubmatch(string(readme), -1)
+	if len(lines) != 3 {
+		t.Fatalf("want three lines of go mod in README.md, got %q", lines)
+	}
+	for _, line := range append(lines, []string{"", "go test ./..."}) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(line[1], "/path/to/this/project", root))
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line[1], err, out)
+		}
+	}
 }

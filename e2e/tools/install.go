@@ -1,13 +1,13 @@
 // Package tools finds or installs the programs that the end-to-end tests and the
 // benchmark run but that this project does not build: Envoy, Node with the MCP
 // conformance suite and the TypeScript client, Python with the Python client, a headless
-// Chromium, promtool, and compilers of other people's languages.
+// Chromium, promtool, etcdctl, a jq, and compilers of other people's languages.
 //
-// Versions are pinned in envoy.version, envoy.oldest, rust.version, promtool/go.mod, the
+// Versions are pinned in envoy.version, envoy.oldest, rust.version, the go.mod of promtool, etcdctl and gojq, the
 // two package-lock.json and the requirements of tools/. Everything is installed below
 // .tools/ in the e2e folder, through pip, npm and rustup as they are configured on the
 // machine; outside of it nothing changes but their caches. It must not know what the
-// programs are for. Promtool and the meshes' control planes are built below .tools/ too,
+// programs are for. What is written in Go and the meshes' control planes are built below .tools/ too,
 // from the Go modules that pin them.
 package tools
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -210,5 +211,21 @@ func TestMetricsAreTakenApart(t *testing.T) {
 	a.ServeHTTP(w, &http.Request{URL: &url.URL{Path: "/ready"}})
 	if w.Code != 503 {
 		t.Errorf("before it serves, /ready says %d", w.Code)
+	}
+}
+
+// The rules that the README shows are rules, of the actions that it lists and no other.
+func TestReadmeFaults(t *testing.T) {
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(b), "```json\n[")
+	text, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("README.md shows no rules")
+	}
+	if rules, err := readFaults([]byte("["+text), nil); err != nil || len(rules) != 2 {
+		t.Errorf("want two rules, got %d, %v", len(rules), err)
 	}
 }
