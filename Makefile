@@ -99,10 +99,11 @@ e2e: build ## Test on a real Envoy, which is installed when there is none
 	$(GO) test -C e2e/manifests ./...
 	$(GO) test -C e2e -count=1 -timeout 70m ./...
 
+# AGAINST=commit builds that commit and measures it in the same waves; WITH="name=file …" and BINDING=sdk other modules.
 .PHONY: bench
-bench: build ## Measure the cost on a real Envoy, and the canonical form; OF=ledger, OF=hostsim and OF=etcd measure those; BINDING=sdk: the filter on the Go SDK; WRITE=1 keeps the figures in docs/measurements.md
+bench: $(DIST)/callonce.wasm $(DIST)/hostsim $(if $(BINDING),$(DIST)/callonce-$(BINDING).wasm) ## Measure the cost on a real Envoy beside its peers, and the canonical form; OF=plots, start, ledger, hostsim and etcd measure those; AGAINST=commit compares with it; WRITE=1 keeps the figures in docs
 	@$(GO) build -C e2e -o ../$(DIST)/bench ./cmd/bench
-	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(WRITE),-write)$(if $(filter sdk,$(BINDING)), -plugin $(DIST)/callonce-sdk.wasm)
+	@exec $(DIST)/bench $(if $(OF),-of $(OF)) $(if $(AGAINST),-against $(AGAINST)) $(foreach m,$(WITH),-module $(m)) $(if $(BINDING),-module $(BINDING)=$(DIST)/callonce-$(BINDING).wasm) $(if $(WRITE),-write)
 
 # One Go release for all, so that whoever builds the same source gets the same digest.
 .PHONY: image
