@@ -30,6 +30,7 @@ Usage:  bench [flags]
   -of request   each kind of request on Envoy, without the filter and with it; the canonical form
   -of ledger    claim and completion on Envoy, by entries, principals and workers (a quarter of an hour)
   -of etcd      guarded calls with their keys in etcd beside the same in shared data, and etcd's size under a steady load
+  -of meshes    each kind of request in the listeners of Istio and Envoy Gateway, as recorded, without the filter and with it
   -of hostsim   guarded calls under hostsim beside the same on Envoy, and hostsim's start
 
 `
@@ -46,6 +47,7 @@ var measurements = []measurement{
 	{"ledger", 400, benchLedger},
 	{"hostsim", 1000, benchHostsim},
 	{"etcd", 400, benchEtcd},
+	{"meshes", 400, benchMeshes},
 }
 
 // files are where things are.
@@ -68,10 +70,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	var plan plan
-	of := flags.String("of", "request", "`WHAT` is measured: request, ledger, hostsim or etcd")
+	of := flags.String("of", "request", "`WHAT` is measured: request, ledger, hostsim, etcd or meshes")
 	plugin := flags.String("plugin", "", "`FILE` of the compiled filter (default dist/callonce.wasm)")
 	flags.IntVar(&plan.rounds, "rounds", 15, "`NUMBER` of samples of each case, taken in turn")
-	flags.IntVar(&plan.requests, "requests", 0, "`NUMBER` of requests in a sample; 0 = 1000, and 400 with -of ledger or etcd")
+	flags.IntVar(&plan.requests, "requests", 0, "`NUMBER` of requests in a sample; 0 = 1000, and 400 with -of ledger, etcd or meshes")
 	flags.DurationVar(&plan.steady, "steady", 10*time.Minute, "`TIME` of the steady load, with -of etcd")
 	flags.IntVar(&plan.rate, "rate", 100, "calls a second of the steady load, with -of etcd")
 	flags.IntVar(&plan.connections, "connections", 4, "`NUMBER` of requests at a time")
