@@ -112,6 +112,9 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	all := listed(t)
 	for name, envoy := range map[string]func() (string, error){"newest": tools.Envoy, "oldest": tools.OldestEnvoy} {
 		t.Run(name, func(t *testing.T) {
+			if name == "oldest" && must(t, envoy) == must(t, tools.Envoy) {
+				t.Skip("the same one") // each in turn, in make e2e-matrix
+			}
 			t.Setenv("ENVOY", must(t, envoy))
 			for _, without := range append([]string{""}, all...) {
 				if strings.HasPrefix(without, "proxy_") || slices.Contains(onlyCrashes, without) {

@@ -32,6 +32,7 @@ Usage:  bench [flags]
   -of start     size of the module, start and memory of Envoy, memory of a VM at rest and after an hour's load
   -of ledger    claim and completion on Envoy, by entries, principals and workers (a quarter of an hour)
   -of etcd      guarded calls with their keys in etcd beside the same in shared data, and etcd's size under a steady load
+  -of meshes    each kind of request in the listeners of Istio and Envoy Gateway, as recorded, without the filter and with it
   -of hostsim   guarded calls under hostsim beside the same on Envoy, and hostsim's start
 
 `
@@ -50,6 +51,7 @@ var measurements = append([]measurement{
 	{"ledger", 15, 400, benchLedger},
 	{"hostsim", 15, 1000, benchHostsim},
 	{"etcd", 15, 400, benchEtcd},
+	{"meshes", 15, 400, benchMeshes},
 }, plotted()...)
 
 // files are where things are.
