@@ -39,7 +39,8 @@ func (s *said) has(t *testing.T, want string) {
 func TestPanicFailsTheTest(t *testing.T) {
 	test := &logged{TB: t}
 	front := Start(test, hostsim.Config{Wasm: Build(t, "../testdata/probe")}, http.NotFoundHandler())
-	if resp, _ := front.Send("GET", "/", "", "x-name", "n", "x-do", "rh panic"); resp.StatusCode != http.StatusServiceUnavailable {
+	front.Send("GET", "/", "", "x-name", "m", "x-do", "rh printerr said before")
+	if resp, _ := front.Send("GET", "/", "", "x-name", "n", "x-do", "rh printerr said in it; rh panic"); resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("want 503, got %s", resp.Status)
 	}
 	front.Host.Wait()
@@ -48,10 +49,13 @@ func TestPanicFailsTheTest(t *testing.T) {
 	if len(test.errors) != 1 {
 		t.Fatalf("want one failure, got %q", test.errors)
 	}
-	for _, want := range []string{"worker 0: the filter's VM has ended: proxy_on_request_headers: ", "panic: the plan says so", "goroutine 1 [running]:", "verbs.go:", "main.go:"} {
+	for _, want := range []string{"worker 0: the filter's VM has ended: proxy_on_request_headers: ", "said in it", "panic: the plan says so", "goroutine 1 [running]:", "verbs.go:", "main.go:"} {
 		if !strings.Contains(test.errors[0], want) {
 			t.Errorf("want %q in one piece, got\n%s", want, test.errors[0])
 		}
+	}
+	if strings.Contains(test.errors[0], "said before") {
+		t.Errorf("want what was printed in the callback that ended, got\n%s", test.errors[0])
 	}
 }
 

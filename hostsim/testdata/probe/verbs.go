@@ -127,6 +127,7 @@ func init() {
 		"eat":      eat,
 		"exit":     func(_ *run, a []string) string { os.Exit(number(a[0])); return "" },
 		"print":    func(_ *run, a []string) string { fmt.Println(strings.Join(a, " ")); return "" },
+		"printerr": func(_ *run, a []string) string { fmt.Fprintln(os.Stderr, strings.Join(a, " ")); return "" },
 		"effective": func(r *run, a []string) string {
 			id := number(a[0])
 			return result(nil, proxywasm.SetEffectiveContext(uint32(id)))
