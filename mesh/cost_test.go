@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -69,7 +70,7 @@ func envoyBelow(t *testing.T, parent int) int {
 func (m *mesh) burst(t *testing.T, pid, n int, call func(n int) (key string, replayed bool)) time.Duration {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: costConnections, MaxIdleConnsPerHost: costConnections,
-		Dial: func(string, string) (net.Conn, error) { return m.dial() }}}
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return m.dial() }}}
 	defer client.CloseIdleConnections()
 	send := func(n int, key string, replayed bool) error {
 		body := strings.Replace(toolCall("charge", "unguarded-cost"), `"arguments":{`, `"arguments":{"text":"`+strings.Repeat("x", 270)+`",`, 1)

@@ -42,7 +42,7 @@ const (
 	faultyURL  = "http://modules.example.com:8000/faulty.wasm"
 )
 
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 type object = map[string]any
 
