@@ -270,10 +270,15 @@ func both(t *testing.T, play func(*testing.T, simulator)) {
 	}
 }
 
-// The kit on the SDK, with its own clock and workers. What detaches is refused there (TestRefusedOnTheSDK).
-func TestCasesOnTheSDK(t *testing.T) { Run(t, simulator{sdk: true}, onlyUnsteady) }
+// The rest of the kit on the SDK, with clocks that go and two workers. What detaches is refused there (TestRefusedOnTheSDK). What takes long runs
+// with the long runs.
+func TestCasesOnTheSDK(t *testing.T) {
+	Run(t, simulator{sdk: true}, func(c Case) bool {
+		return slices.Contains(unsteady, c.Number) && (isLong() || !slices.Contains([]int{11, 14, 38}, c.Number))
+	})
+}
 
-func onlyUnsteady(c Case) bool { return slices.Contains(unsteady, c.Number) }
+func isLong() bool { return os.Getenv(longRun) != "" }
 
 func TestMoreOnTheSDK(t *testing.T) {
 	f := simulator{sdk: true}
@@ -281,8 +286,21 @@ func TestMoreOnTheSDK(t *testing.T) {
 		"Crowd": Crowd, "TypedClaims": TypedClaims, "JoinedNames": JoinedNames, "SteeringCookies": SteeringCookies, "Forgetting": Forgetting,
 		"Large": Large, "Ends": Ends, "Presets": Presets, "Waiting": Waiting, "Causes": Causes, "Operators": Operators,
 	} {
-		t.Run(name, func(t *testing.T) { play(t, f) })
+		if name != "Large" || isLong() {
+			t.Run(name, func(t *testing.T) { play(t, f) })
+		}
 	}
+}
+
+// Every case under the clocks of the kit, in a table of a handful of buckets, and where headers are not buffered, as TestCases and its neighbours
+// have it for our own binding: those that are steady were compared already.
+func TestAllOnTheSDK(t *testing.T) {
+	if !isLong() {
+		t.Skip("set CALLONCE_LONG_RUN=1 for the whole kit on the SDK, three times")
+	}
+	t.Run("as it ships", func(t *testing.T) { Run(t, simulator{sdk: true}, func(Case) bool { return true }) })
+	t.Run("small table", func(t *testing.T) { Run(t, simulator{sdk: true, wasm: small}, again) })
+	t.Run("not buffered", func(t *testing.T) { Run(t, notHeld{simulator{sdk: true}}, againNotHeld) })
 }
 
 // What the SDK cannot do is refused at start, by the name of the member that asks for it.
@@ -324,7 +342,7 @@ func difference(one, two []string) (out []string) {
 }
 
 // Whichever call of the host fails, and with whatever status: the same call of the host follows, and the same answer, log and record.
-func TestBothBindingsWhereTheHostSaysNo(t *testing.T) {
+func TestBindingsWhereTheHostSaysNo(t *testing.T) {
 	for _, with := range []hostsim.Status{hostsim.StatusNotFound, hostsim.StatusBadArgument, hostsim.StatusInvalidMemory, hostsim.StatusEmpty,
 		hostsim.StatusCasMismatch, hostsim.StatusInternalFailure, hostsim.StatusUnimplemented} {
 		t.Run(with.String(), func(t *testing.T) {
@@ -383,7 +401,7 @@ func failEach(t *testing.T, f simulator, with hostsim.Status) {
 
 // Lists of headers that are none, or lie about their lengths, and attributes of any bytes: the corpus of the fuzz tests of plugin/internal/abi, and
 // lists that were damaged at random, handed over by the host. Nobody is led to another answer by them than by our own reader.
-func TestBothBindingsReadWhatTheHostSays(t *testing.T) {
+func TestBindingsReadWhatTheHostSays(t *testing.T) {
 	both(t, damage)
 }
 
