@@ -11,13 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/callonce/callonce/hostsim/hosttest"
 	"github.com/callonce/callonce/plugin/internal/version"
 )
-
-const patience = 20 * time.Second
 
 func write(t *testing.T, name, text string) string {
 	t.Helper()
