@@ -42,7 +42,7 @@ demo: build fetched-more ## Play the scenarios of repeated calls, at one proxy a
 # Those of the meshes' programs are left to make mesh, and those of e2e/promtool, e2e/etcdctl and e2e/gojq to their build: tidying them takes a gigabyte of modules.
 MODULES = $(filter-out mesh/% e2e/promtool e2e/etcdctl e2e/gojq,$(patsubst %/,%,$(dir $(shell git ls-files '*go.mod'))))
 # Those that the checks of code go over; the others hold filters for tests, or nothing but what is compiled elsewhere.
-CHECKED = . gate e2e mesh plugin/internal/etcd/realtest $(wildcard clients/go)
+CHECKED = . canonical/peers gate e2e mesh plugin/internal/etcd/realtest $(wildcard clients/go)
 
 .PHONY: check
 check: $(DIST)/tools ## Check what needs no run: tidy modules, format, vet, staticcheck, dead code, races, planted faults that apply, figures

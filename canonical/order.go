@@ -110,8 +110,9 @@ func (d *Doc) skipShared(names []sortable) {
 // run is how many names are sorted by insertion before merging begins.
 const run = 8
 
-// mergeSort sorts d.names, of which there are more than run. A sort of its own, because it is stable, takes no longer
-// than O(n log n) on any input, and compares most names without a call.
+// mergeSort sorts d.names, of which there are more than run. A sort of its own, because
+// it is stable, takes no longer than O(n log n) on any input, and compares most names
+// without a call.
 func (d *Doc) mergeSort() {
 	names := d.names
 	for i := 0; i < len(names); i += run {

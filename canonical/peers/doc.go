@@ -2,6 +2,6 @@
 //
 //	go test -C canonical/peers -bench . -benchmem
 //
-// The peers are the implementations of RFC 8785 that the Go module proxy has under these names; that of go-json-experiment is what encoding/json/v2
-// is made of. It must not know more of ours than anybody may import.
+// The peers are implementations of RFC 8785; that of go-json-experiment is what encoding/json/v2 is made of. It must not know more of
+// package canonical than its users do.
 package peers

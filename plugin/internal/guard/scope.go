@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/callonce/callonce/canonical"
+	"github.com/callonce/callonce/plugin/internal/digest"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 	"github.com/callonce/callonce/plugin/internal/policy"
 	"github.com/callonce/callonce/plugin/internal/scratch"
@@ -235,7 +235,7 @@ func (s *Stream) appendCredentials(dst []byte) []byte {
 }
 
 func appendAnonymous(dst, credentials []byte) []byte {
-	sum := sha256.Sum256(credentials)
+	sum := digest.Sum(credentials)
 	dst = append(dst, `["anonymous","`...)
 	dst = hex.AppendEncode(dst, sum[:])
 	return append(dst, `"]`...)
@@ -278,7 +278,7 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 	b = canonical.AppendString(b, key)
 	b = append(b, ']')
 	s.g.buf = scratch.Keep(b)
-	return sha256.Sum256(b)
+	return digest.Sum(b)
 }
 
 func hex16(b []byte) string {
