@@ -1,12 +1,12 @@
 package guard
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/callonce/callonce/plugin/internal/digest"
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 	"github.com/callonce/callonce/plugin/internal/policy"
@@ -138,7 +138,7 @@ func steers(c rune) bool {
 }
 
 func (s *Stream) publishHash(name string, of []byte) {
-	sum := digest.Sum(of)
+	sum := sha256.Sum256(of)
 	s.g.buf = hex.AppendEncode(s.g.buf[:0], sum[:8])
 	s.state(name, view(s.g.buf))
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/callonce/callonce/canonical"
-	"github.com/callonce/callonce/plugin/internal/digest"
 	"github.com/callonce/callonce/plugin/internal/mcp"
 	"github.com/callonce/callonce/plugin/internal/policy"
 	"github.com/callonce/callonce/plugin/internal/scratch"
@@ -235,7 +235,7 @@ func (s *Stream) appendCredentials(dst []byte) []byte {
 }
 
 func appendAnonymous(dst, credentials []byte) []byte {
-	sum := digest.Sum(credentials)
+	sum := sha256.Sum256(credentials)
 	dst = append(dst, `["anonymous","`...)
 	dst = hex.AppendEncode(dst, sum[:])
 	return append(dst, `"]`...)
@@ -278,7 +278,7 @@ func (s *Stream) storedID(r *mcp.Request, sc scoped, key []byte, fingerprint [32
 	b = canonical.AppendString(b, key)
 	b = append(b, ']')
 	s.g.buf = scratch.Keep(b)
-	return digest.Sum(b)
+	return sha256.Sum256(b)
 }
 
 func hex16(b []byte) string {

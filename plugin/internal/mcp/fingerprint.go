@@ -1,8 +1,9 @@
 package mcp
 
 import (
+	"crypto/sha256"
+
 	"github.com/callonce/callonce/canonical"
-	"github.com/callonce/callonce/plugin/internal/digest"
 )
 
 // Shape says what enters the fingerprint beside the call itself.
@@ -21,7 +22,7 @@ type Shape struct {
 // reuse. What one Shape excludes stays out until the next Read: a call has one Exclude.
 func (r *Request) Fingerprint(buf []byte, s Shape) ([32]byte, []byte) {
 	buf = r.AppendIntent(buf[:0], s)
-	return digest.Sum(buf), buf
+	return sha256.Sum256(buf), buf
 }
 
 // AppendIntent appends the text that Fingerprint hashes.
