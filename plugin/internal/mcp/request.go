@@ -226,7 +226,8 @@ func (r *Request) hasCaseVariant(obj canonical.Node, names ...string) bool {
 	for m := r.doc.First(obj); m != canonical.NoNode; m = r.doc.Next(m) {
 		name := r.doc.Name(m)
 		for _, want := range names {
-			if isCaseVariant(name, want) {
+			// Most names begin with another letter.
+			if len(name) > 0 && (name[0]|0x20 == want[0] || name[0] >= 0x80) && isCaseVariant(name, want) {
 				return true
 			}
 		}
@@ -279,10 +280,7 @@ func (r *Request) isAbsentKey(n canonical.Node, pointer string) bool {
 // isCaseVariant compares a name with an ASCII word. What Unicode folds to an ASCII letter takes
 // at least as many bytes as the letter.
 func isCaseVariant(name []byte, want string) bool {
-	if len(name) < len(want) || name[0] < 0x80 && name[0]|0x20 != want[0] {
-		return false
-	}
-	return string(name) != want && bytes.EqualFold(name, []byte(want))
+	return len(name) >= len(want) && string(name) != want && bytes.EqualFold(name, []byte(want))
 }
 
 // findKeys notes what stands in the key sources. It reports whether all readers agree
