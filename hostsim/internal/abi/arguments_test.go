@@ -108,7 +108,7 @@ func TestCallouts(t *testing.T) {
 	}
 }
 
-// The one foreign function gives an empty result, to whoever has a place for it.
+// A foreign function without a result gives an empty one, to whoever has a place for it.
 func TestForeignFunction(t *testing.T) {
 	for _, c := range []struct {
 		name            string
