@@ -153,7 +153,7 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 		upstream = deadAddress(t)
 	}
 	dir := t.TempDir()
-	e := &envoyStage{listen: deadAddress(t), admin: deadAddress(t), log: filepath.Join(dir, "log"), up: up, listener: filepath.Join(dir, "listener.yaml")}
+	e := &envoyStage{listen: freeAddress(t), admin: freeAddress(t), log: filepath.Join(dir, "log"), up: up, listener: filepath.Join(dir, "listener.yaml")}
 	options := s.acts[0].options
 	e.values = map[string]any{
 		"Listen": splitAddress(t, e.listen), "Admin": splitAddress(t, e.admin), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)),
