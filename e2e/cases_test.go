@@ -35,6 +35,9 @@ func TestDetached(t *testing.T) { conformance.Detached(t, front{}) }
 
 func TestWaiting(t *testing.T) { conformance.Waiting(t, front{}) }
 
+// Calls that go on without their callers, and repeats that wait for them, when something breaks.
+func TestTroubles(t *testing.T) { conformance.Troubles(t, front{}) }
+
 // What servers say of their own tools, learned from answers that pass (trust_hints).
 func TestHints(t *testing.T) { conformance.Hints(t, front{}) }
 
