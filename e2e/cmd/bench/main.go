@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -47,7 +48,7 @@ type measurement struct {
 
 var measurements = append([]measurement{
 	{"request", 4, 500, benchRequest},
-	{"start", 1, 1, benchStart},
+	{"start", 1, 100, benchStart},
 	{"ledger", 15, 400, benchLedger},
 	{"hostsim", 15, 1000, benchHostsim},
 	{"etcd", 15, 400, benchEtcd},
@@ -92,6 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&plan.processes, "processes", 6, "`NUMBER` of fresh Envoys of each build, where there are waves of them")
 	flags.IntVar(&plan.warm, "warm", 1500, "`NUMBER` of requests of each kind before the first sample of a fresh Envoy")
 	flags.Uint64Var(&plan.seed, "seed", 1, "`NUMBER` that the order in a wave follows from")
+	flags.StringVar(&plan.resume, "resume", "", "`FILE` that keeps each wave, from which a run that was broken off goes on: for measurements in pieces")
 	flags.IntVar(&plan.hour, "hour", 360_000, "`NUMBER` of requests that stand for an hour's load, with -of start")
 	flags.IntVar(&plan.rounds, "rounds", 0, "`NUMBER` of samples of each case, taken in turn; 0 = as suits what is measured")
 	flags.IntVar(&plan.requests, "requests", 0, "`NUMBER` of requests in a sample; 0 = as suits what is measured")
@@ -166,7 +168,11 @@ func bench(ctx context.Context, plan plan, m measurement, files files, canonical
 	if !kept {
 		return nil
 	}
-	return write(root, m.name, output.String())
+	plot := ""
+	if slices.ContainsFunc(plotted(), func(p measurement) bool { return p.name == m.name }) {
+		plot = "plots/" + m.name + ".svg"
+	}
+	return write(root, m.name, output.String(), plot)
 }
 
 // benchCanonical passes on what the benchmarks of the canonical form beside others' print.

@@ -14,6 +14,7 @@ type plan struct {
 	processes, warm int    // of waves
 	seed            uint64 // of their order
 	hour            int    // of -of start
+	resume          string // the file that keeps waves; may be empty
 
 	steady time.Duration // of -of etcd
 	rate   int
@@ -26,7 +27,7 @@ func (p plan) check(rest []string) error {
 	for _, f := range []struct {
 		name     string
 		min, got int
-	}{{"rounds", 1, p.rounds}, {"connections", 1, p.connections}, {"requests", 1, p.requests}, {"rate", 1, p.rate},
+	}{{"rounds", 1, p.rounds}, {"connections", 1, p.connections}, {"requests", p.connections, p.requests}, {"rate", 1, p.rate},
 		{"processes", 1, p.processes}, {"warm", 0, p.warm}, {"hour", 0, p.hour}} {
 		if f.got < f.min {
 			return fmt.Errorf("-%s: want at least %d, got %d", f.name, f.min, f.got)

@@ -3,13 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -47,7 +51,7 @@ type waveCase struct {
 }
 
 // reading is CPU time in µs for each request: of Envoy's workers, of its whole process, and of the process beside it.
-type reading struct{ workers, process, beside float64 }
+type reading struct{ Workers, Process, Beside float64 }
 
 // samples are one reading for each wave, of each case of each build.
 type samples [][][]reading
@@ -61,9 +65,9 @@ func (s samples) of(build, kase int, what func(reading) float64) []float64 {
 	return out
 }
 
-func workersOf(r reading) float64 { return r.workers }
-func processOf(r reading) float64 { return r.process }
-func besideOf(r reading) float64  { return r.beside }
+func workersOf(r reading) float64 { return r.Workers }
+func processOf(r reading) float64 { return r.Process }
+func besideOf(r reading) float64  { return r.Beside }
 
 // orders returns in which order each wave starts its n builds, and each round takes its samples: a random one each time.
 func orders(seed uint64, waves, rounds, n int) (starts [][]int, rows [][][]int) {
@@ -139,17 +143,72 @@ func (b build) start(upstream, processor string) (r running, err error) {
 // each wave before they are stopped; it may be nil.
 func measureWaves(ctx context.Context, plan plan, builds []build, upstream, processor string, stay func([]running) error) (samples, error) {
 	starts, rows := orders(plan.seed, plan.processes, plan.rounds, len(builds))
-	out := make(samples, len(builds))
-	for b := range builds {
-		out[b] = make([][]reading, len(builds[b].cases))
+	out, done, err := resume(plan.resume, builds)
+	if err != nil {
+		return nil, err
 	}
-	for wave := range plan.processes {
+	for wave := done; wave < plan.processes; wave++ {
 		if err := oneWave(ctx, plan, builds, upstream, processor, starts[wave], rows[wave], out, stay, fmt.Sprintf("wave %d of %d", wave+1, plan.processes)); err != nil {
+			return nil, err
+		}
+		if err := suspend(plan.resume, builds, out); err != nil {
 			return nil, err
 		}
 	}
 	fmt.Fprintln(os.Stderr)
 	return out, nil
+}
+
+// suspended is what a file keeps of waves, so that a long measurement can be made in pieces.
+type suspended struct {
+	Names   []string // of builds and their cases
+	Samples samples
+}
+
+func caseNames(builds []build) (names []string) {
+	for _, b := range builds {
+		for _, c := range b.cases {
+			names = append(names, fmt.Sprint(b.name, ", ", b.workers, ", ", c.name))
+		}
+	}
+	return names
+}
+
+// resume reads the waves that a file keeps, and how many there are: none where there is no file yet, or no name of one.
+func resume(file string, builds []build) (samples, int, error) {
+	out := make(samples, len(builds))
+	for b := range builds {
+		out[b] = make([][]reading, len(builds[b].cases))
+	}
+	if file == "" {
+		return out, 0, nil
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	var kept suspended
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", file, err)
+	}
+	if !slices.Equal(kept.Names, caseNames(builds)) {
+		return nil, 0, fmt.Errorf("%s: want waves of %q, got some of %q", file, caseNames(builds), kept.Names)
+	}
+	return kept.Samples, len(kept.Samples[0][0]), nil
+}
+
+func suspend(file string, builds []build, of samples) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.Marshal(suspended{caseNames(builds), of})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
 }
 
 func oneWave(ctx context.Context, plan plan, builds []build, upstream, processor string, starts []int, rows [][]int, out samples,
@@ -296,6 +355,9 @@ func benchRequest(ctx context.Context, plan plan, files files, stdout io.Writer)
 	}
 	// One worker's VM and two of the main thread (see the README of envoy/).
 	const vms = 3
+	if len(bare) == 0 {
+		return nil // all waves are of a run before
+	}
 	fmt.Fprintf(stdout, "\nResident memory of Envoy: %.0f MiB without the filter, %.0f MiB with it in %d VMs: %.0f MiB each (aim: ≤ 40)\n",
 		median(bare), median(filtered), vms, median(less(filtered, bare))/vms)
 	return nil

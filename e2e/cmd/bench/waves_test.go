@@ -100,7 +100,7 @@ func wavesOf(builds ...[]float64) (s samples) {
 	for _, values := range builds {
 		var of []reading
 		for _, v := range values {
-			of = append(of, reading{workers: v, process: 2 * v, beside: 3 * v})
+			of = append(of, reading{Workers: v, Process: 2 * v, Beside: 3 * v})
 		}
 		s = append(s, [][]reading{of})
 	}
@@ -137,6 +137,27 @@ func TestReportDifferences(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if got := strings.Join(strings.Fields(lines[len(lines)-1]), " "); got != "first -4.0 ±1.1 -8.0 ±2.2 3.6" {
 		t.Errorf("want the median of differences in the same waves, got %q", got)
+	}
+}
+
+// A file keeps waves for the next run of the same builds, and for no other.
+func TestResume(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "waves.json")
+	builds := []build{{name: "none", cases: []waveCase{{name: "call"}}}, {name: "callonce", workers: 2, cases: []waveCase{{name: "first"}}}}
+	if of, done, err := resume(file, builds); err != nil || done != 0 || len(of) != 2 || len(of[1]) != 1 {
+		t.Errorf("no file yet: want room for each case, got %v, %d, %v", of, done, err)
+	}
+	want := wavesOf([]float64{1, 2, 3}, []float64{4, 5, 6})
+	if err := suspend(file, builds, want); err != nil {
+		t.Fatal(err)
+	}
+	of, done, err := resume(file, builds)
+	if err != nil || done != 3 || fmt.Sprint(of) != fmt.Sprint(want) {
+		t.Errorf("want %v, of 3 waves, got %v, %d, %v", want, of, done, err)
+	}
+	builds[1].workers = 4
+	if _, _, err := resume(file, builds); err == nil || !strings.Contains(err.Error(), "callonce, 2, first") {
+		t.Errorf("waves of other builds: want an error, got %v", err)
 	}
 }
 
@@ -210,6 +231,36 @@ func wantSVG(t *testing.T, text []byte, want ...string) {
 		if bytes.Count(text, []byte(part)) < 2 {
 			t.Errorf("want %s in the drawing and in its theme", part)
 		}
+	}
+}
+
+// What is in the folder of plots was drawn by this program, and the page shows it.
+func TestPlots(t *testing.T) {
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "measurements.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs", "plots", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if !bytes.Contains(page, []byte("(plots/"+name+")")) {
+			t.Errorf("docs/measurements.md does not show plots/%s", name)
+		}
+		if !slices.ContainsFunc(plotted(), func(m measurement) bool { return m.name+".svg" == name }) {
+			t.Errorf("docs/plots/%s: no measurement draws it", name)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSVG(t, text, "CPU time above none, µs a request")
 	}
 }
 
