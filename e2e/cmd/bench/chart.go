@@ -127,8 +127,7 @@ func (c chart) svg() ([]byte, error) {
 		p.Legend.Add(s.name, line, marks)
 	}
 	if c.logY {
-		// Room for the legend, and no line along the edge.
-		p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, math.Ceil(math.Log10(p.Y.Max)+0.3))
+		p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, math.Ceil(math.Log10(p.Y.Max)))
 	} else {
 		p.Y.Max *= 1.35
 	}
@@ -184,10 +183,14 @@ func (c chart) places() plot.Ticker {
 	})
 }
 
-// decades marks an axis of powers at 1, 2 and 5 of each decade.
+// decades marks an axis of powers at 1, 2 and 5 of each decade; of many decades, at 1 and 3.
 func decades(low, high float64) (ticks []plot.Tick) {
+	steps := []float64{1, 2, 5}
+	if high/low > 1e3 {
+		steps = []float64{1, 3}
+	}
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
-		for _, m := range []float64{1, 2, 5} {
+		for _, m := range steps {
 			if v := m * math.Pow(10, e); v >= low*0.999 && v <= high*1.001 {
 				ticks = append(ticks, plot.Tick{Value: v, Label: thousands(int(math.Round(v)))})
 			}
