@@ -26,7 +26,7 @@ import (
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "source")
-	list, err := exec.Command("git", "-C", "../..", "ls-files", "-co", "--exclude-standard", "--", "*.go", "go.mod", "go.sum", "LICENSE", "CHANGELOG.md", ".gitignore", "envoy", "image/go.version", "hostsim/*", ":!*/testdata/*", ":!*_test.go").Output()
+	list, err := exec.Command("git", "-C", "../..", "ls-files", "-co", "--exclude-standard", "--", "*.go", "go.mod", "go.sum", "LICENSE", "CHANGELOG.md", ".gitignore", "envoy", "image/go.version", "hostsim/*", "plugin/*", ":!*/testdata/*", ":!*_test.go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
