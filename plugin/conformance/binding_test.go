@@ -273,6 +273,7 @@ func both(t *testing.T, play func(*testing.T, simulator)) {
 // The rest of the kit on the SDK, with clocks that go and two workers. What detaches is refused there (TestRefusedOnTheSDK). What takes long runs
 // with the long runs.
 func TestCasesOnTheSDK(t *testing.T) {
+	t.Parallel()
 	Run(t, simulator{sdk: true}, func(c Case) bool {
 		return slices.Contains(unsteady, c.Number) && (isLong() || !slices.Contains([]int{11, 14, 38}, c.Number))
 	})
@@ -281,6 +282,7 @@ func TestCasesOnTheSDK(t *testing.T) {
 func isLong() bool { return os.Getenv(longRun) != "" }
 
 func TestMoreOnTheSDK(t *testing.T) {
+	t.Parallel()
 	f := simulator{sdk: true}
 	for name, play := range map[string]func(*testing.T, Front){
 		"Crowd": Crowd, "TypedClaims": TypedClaims, "JoinedNames": JoinedNames, "SteeringCookies": SteeringCookies, "Forgetting": Forgetting,
