@@ -14,6 +14,7 @@ var asked = []string{"tool", "duplicate_source", "settled", "settled_by", "argum
 func TestShippedConfigurationsAskForWhatTheyLog(t *testing.T) {
 	for configuration, format := range map[string]string{
 		"envoy/envoy.yaml":                     "envoy/envoy.yaml",
+		"envoy/detach.yaml":                    "envoy/detach.yaml",
 		"envoy/dynamic/listeners.yaml":         "envoy/dynamic/listeners.yaml",
 		"envoy/mtls-jwt.yaml":                  "envoy/mtls-jwt.yaml",
 		"envoy/gateway/base/callonce.yaml":     "envoy/gateway/base/gateway.yaml",

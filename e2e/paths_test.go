@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -203,6 +204,37 @@ func TestCommentOnHTTPS(t *testing.T) {
 		}})
 		if resp, body := post(t, e.URL()); resp.StatusCode != want {
 			t.Errorf("%s: want %d, got %d %s", name, want, resp.StatusCode, body)
+		}
+	}
+}
+
+// detach.yaml guards each spelling that envoy.yaml guards, and lets nobody to the path that its routes rewrite to: only its last route is off.
+func TestDetachLeadsAroundNothing(t *testing.T) {
+	var tree map[string]any
+	if err := yaml.Unmarshal([]byte(envoyFile(t, "detach.yaml")), &tree); err != nil {
+		t.Fatal(err)
+	}
+	routes := envoytest.NewTree(tree).At(envoytest.Host.To("routes")...).([]any)
+	for _, path := range []string{"/mcp", "/%3b/mcp", "/%3Ba/mcp", "/;/mcp", "/%253b/mcp", "/v2/mcp", "/V2/MCP/tenant", "/v2/mcp;a"} {
+		name := ""
+		for _, r := range routes {
+			route := r.(map[string]any)
+			match := route["match"].(map[string]any)
+			if match["headers"] != nil {
+				continue
+			}
+			prefix, _ := match["prefix"].(string)
+			fits := prefix != "" && strings.HasPrefix(strings.ToLower(path), prefix)
+			if odd, is := match["safe_regex"].(map[string]any); is {
+				fits = regexp.MustCompile("^(?:" + odd["regex"].(string) + ")$").MatchString(path)
+			}
+			if fits {
+				name = route["name"].(string)
+				break
+			}
+		}
+		if name == "" || name == "other" {
+			t.Errorf("%s goes by the route %q, on which nothing guards", path, name)
 		}
 	}
 }

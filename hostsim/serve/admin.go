@@ -29,16 +29,21 @@ const ownPrefix = "/filter"
 
 var sameOrigin = http.NewCrossOriginProtection()
 
-// serveOwn keeps pages of other sites out, those too whose name has come to stand for this address.
-func (a *admin) serveOwn(w http.ResponseWriter, r *http.Request) {
+// byNumber keeps out pages of other sites whose name has come to stand for this address.
+func byNumber(w http.ResponseWriter, r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
 		host = r.Host
 	}
 	if host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
 		http.Error(w, "want this address by its number, or localhost", http.StatusForbidden)
-		return
+		return false
 	}
+	return true
+}
+
+// serveOwn keeps other pages of other sites out.
+func (a *admin) serveOwn(w http.ResponseWriter, r *http.Request) {
 	protectPage(w.Header())
 	sameOrigin.Handler(http.StripPrefix(ownPrefix, a.own)).ServeHTTP(w, r)
 }
@@ -55,6 +60,9 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		io.WriteString(w, "ready\n")
 	default:
+		if a.recent != nil && !byNumber(w, r) {
+			return
+		}
 		if a.own != nil && strings.HasPrefix(r.URL.Path, ownPrefix+"/") {
 			a.serveOwn(w, r)
 			return

@@ -47,6 +47,14 @@ func (p *plugin) OnTick() {
 	p.guard.Tick(now())
 }
 
+// OnPluginDone is called when the proxy has done with the configuration. Of proxy_on_delete, which follows, the SDK tells nobody.
+func (p *plugin) OnPluginDone() bool {
+	if p.guard != nil {
+		p.guard.Close()
+	}
+	return true
+}
+
 func (p *plugin) OnQueueReady(uint32) {
 	if p.guard == nil {
 		return

@@ -31,6 +31,7 @@ type hints struct {
 type hintView struct {
 	pages map[[32]byte]map[string]mcp.Hint // by the digest of the cursor that each was asked with
 	round uint64
+	asked uint64 // when its first page was asked for
 	bytes int
 	used  uint64
 	until ledger.Mono
@@ -67,11 +68,11 @@ type listing struct {
 	id     []byte
 	form   form
 	body   mcp.Text
-	value  mcp.Value
 	events mcp.Events
 	expect int // Content-Length, -1 = not given
 	got    int
-	kept   int // bytes of it that are counted
+	kept   int    // bytes of it that are counted
+	asked  uint64 // when, in the order of listings
 }
 
 // listens notes that a request asks for the server's tools, whose answer is to be read along.
@@ -89,7 +90,8 @@ func (s *Stream) listens(r *mcp.Request) {
 		return
 	}
 	s.g.hints.listings++
-	l := &listing{view: view, id: mcp.RetainID(append([]byte(nil), r.ID...)), expect: -1}
+	s.g.hints.clock++
+	l := &listing{asked: s.g.hints.clock, view: view, id: mcp.RetainID(append([]byte(nil), r.ID...)), expect: -1}
 	if cursor := r.Cursor(); cursor != nil {
 		l.page = sha256.Sum256(cursor)
 		if v := s.g.hints.views[view]; v != nil {
@@ -245,14 +247,14 @@ func (s *Stream) readListing(size int, end bool) {
 			l.events.Feed(chunk, s.readListingEvent)
 		} else {
 			l.body.Add(chunk)
-			l.value.Feed(chunk)
 		}
 	}
 	switch {
 	case s.listing == nil:
 	case l.form == asJSON && l.body.Over:
 		s.leaveOutListing()
-	case l.form == asJSON && (end || l.value.Done || l.expect >= 0 && l.got >= l.expect):
+	case l.form == asJSON && (end || l.got == l.expect):
+		// Not before its end: it may be cut, or more may follow, and then it says nothing.
 		if !s.learn(l.body.Bytes()) {
 			s.leaveOutListing()
 		}
@@ -335,9 +337,9 @@ func (s *Stream) dropListing() {
 
 // forgetListing lets go of what was kept of such an answer.
 func (s *Stream) forgetListing() {
-	if s.listing != nil {
+	if l := s.listing; l != nil {
 		s.g.hints.listings--
-		s.g.hints.buffered -= s.listing.kept
+		s.g.hints.buffered -= l.kept
 		s.listing = nil
 	}
 }
@@ -357,7 +359,9 @@ func (h *hints) forget(view [32]byte) {
 // replaced forgets what the answer to come says anew: all pages, or a later one.
 func (h *hints) replaced(l *listing) {
 	if l.page == [32]byte{} {
-		h.forget(l.view)
+		if v := h.views[l.view]; v == nil || v.asked <= l.asked {
+			h.forget(l.view)
+		}
 		return
 	}
 	if v := h.views[l.view]; v != nil && v.round == l.round {
@@ -372,10 +376,13 @@ func (h *hints) keep(l *listing, page map[string]mcp.Hint, size int, now ledger.
 	if !first && (v == nil || v.round != l.round) {
 		return true
 	}
+	if first && v != nil && v.asked > l.asked {
+		return true // the server has said it anew since
+	}
 	if first {
 		h.forget(l.view)
 		h.rounds++
-		v = &hintView{pages: map[[32]byte]map[string]mcp.Hint{}, round: h.rounds, until: now + hintsFor}
+		v = &hintView{asked: l.asked, pages: map[[32]byte]map[string]mcp.Hint{}, round: h.rounds, until: now + hintsFor}
 	}
 	if v.bytes+size > mostHintViewBytes {
 		return false

@@ -22,7 +22,7 @@ const (
 const usualFields = FieldTool | FieldSource | FieldSettled
 
 // fieldNames are the names of all fields, and which of them can be left out. The others cost nothing where they do not apply: an
-// instance of the filter behind this one reads the first five, and the last three are there where another member of the configuration
+// instance of the filter behind this one reads the first five, and the last four are there where another member of the configuration
 // asks for them.
 var fieldNames = []struct {
 	name   string
@@ -31,7 +31,7 @@ var fieldNames = []struct {
 	{"outcome", 0}, {"refusal", 0}, {"key_hash", 0}, {"mode", 0}, {"key_taken", 0},
 	{"tool", FieldTool}, {"duplicate_source", FieldSource}, {"settled", FieldSettled},
 	{"settled_by", FieldSettledBy}, {"arguments_hash", FieldArguments}, {"request_id", FieldRequest}, {"session_hash", FieldSession}, {"attempt", FieldAttempt},
-	{"repeats", 0}, {"waited", 0}, {"result_id", 0},
+	{"repeats", 0}, {"waited", 0}, {"result_id", 0}, {"hint", 0},
 }
 
 // Has reports whether one of the fields is published.
