@@ -44,14 +44,19 @@ func (s *Shared) ownSlot() (key string, cas uint32, mine, ok bool) {
 	return key, cas, found && h.Valid() && h.Incarnation() == s.self.incarnation, err == nil
 }
 
-// writeOwnSlot writes a heartbeat into this worker's slot if it is still its own. ok is false where the table does not say.
+// writeOwnSlot writes a heartbeat into this worker's slot if it is still its own. ok is false where the table does not say. A write that is
+// refused proves nothing by itself: all leases hang on the slot, so it counts as taken only when another's incarnation is read there.
 func (s *Shared) writeOwnSlot(beat, lease ledger.Mono) (mine, ok bool) {
-	key, cas, mine, ok := s.ownSlot()
-	if !ok || !mine {
-		return false, ok
+	for range record.MaxTries {
+		key, cas, mine, ok := s.ownSlot()
+		if !ok || !mine {
+			return false, ok
+		}
+		if done, err := s.table.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, beat, lease), cas); done || err != nil {
+			return done, err == nil
+		}
 	}
-	mine, err := s.table.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, beat, lease), cas)
-	return mine, err == nil
+	return false, false
 }
 
 // heartbeat shows that this worker lives. One that finds its slot taken was silent too long:
