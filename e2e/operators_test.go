@@ -21,7 +21,7 @@ const operated = `{"namespace":"ops","policies":{
 	"pay":{"server":"pay","anonymous":true,"log_unkeyed":true,"log":["tool","duplicate_source","settled","settled_by","arguments_hash","request_id","session_hash","attempt"],"tools":[
 		{"match":"get_*","guard":"off"},{"match":"must","guard":"required"},{"match":"char*","result_id":"/structuredContent/write_id"}],
 		"limits":{"reply_bytes":2000}},
-	"small":{"server":"small","anonymous":true,"limits":{"entries":2,"in_flight":1,"stored_bytes":8192,"on_full":"evict"}},
+	"small":{"server":"small","anonymous":true,"trust_hints":true,"limits":{"entries":2,"in_flight":1,"stored_bytes":8192,"on_full":"evict"}},
 	"shed":{"server":"shed","anonymous":true,"limits":{"stored_bytes":8192}}},
 	"routes":{"small":"small","shed":"shed"},"default":"pay"}`
 
@@ -114,6 +114,8 @@ func (o operator) everyOutcome() {
 	o.want("403", o.call("", "11", "declined", "k11"))
 	o.want("idempotency_unavailable", o.call("misnamed", "12", "charge", "k12"))
 	resp, _ := send(o.t, "POST", o.envoy.URL(), `{"jsonrpc":"2.0","id":13,"method":"tools/list"}`, "Idempotency-Key", "k13")
+	o.want("200", fmt.Sprint(resp.StatusCode))
+	resp, _ = send(o.t, "POST", o.envoy.URL(), `{"jsonrpc":"2.0","id":20,"method":"tools/list"}`, "X-Route", "small")
 	o.want("200", fmt.Sprint(resp.StatusCode))
 
 	done := make(chan string)
