@@ -18,7 +18,17 @@ const replacementSize = 24
 // before a Replace of the same node. The next Parse clears it.
 func (d *Doc) Omit(n Node) {
 	if d.has(n) {
-		d.tape[n].flags |= omitted
+		d.mark(n, omitted)
+	}
+}
+
+// mark gives n a flag by which the containers that hold it are not their bytes any
+// more. One that is not verbatim lies in none that is.
+func (d *Doc) mark(n Node, f flags) {
+	e := &d.tape[n]
+	e.flags |= f
+	for p := e.parent; p != NoNode && d.tape[p].flags&verbatim != 0; p = d.tape[p].parent {
+		d.tape[p].flags &^= verbatim
 	}
 }
 
@@ -28,7 +38,7 @@ func (d *Doc) Replace(n Node, canonical []byte) {
 	if !d.has(n) {
 		return
 	}
-	d.tape[n].flags |= replaced
+	d.mark(n, replaced)
 	r := replacement{n, len(d.text), len(d.text) + len(canonical)}
 	d.text = append(d.text, canonical...)
 	i, found := d.findReplacement(n)
@@ -52,42 +62,90 @@ func (d *Doc) Append(dst []byte, n Node) []byte {
 	if !d.has(n) {
 		return dst
 	}
+	// What the form and the text have in common is copied in pieces as large as may be:
+	// src[from:to] is to be written, and is not yet.
+	src, from, to := d.src, 0, 0
 	open, depth := NoNode, 0
 	for {
-		switch e := &d.tape[n]; {
-		case e.flags&replaced != 0:
-			i, _ := d.findReplacement(n)
-			dst = append(dst, d.text[d.replacements[i].start:d.replacements[i].end]...)
-		case e.flags&verbatim != 0:
-			dst = append(dst, d.src[e.start:e.end]...)
-		case e.flags&lone != 0:
-			dst = appendLone(dst, d.text[e.aux:e.tail])
-		case e.kind == String:
-			dst = AppendString(dst, d.text[e.aux:e.tail])
-		case e.kind == Number:
-			dst = AppendNumber(dst, d.src[e.start:e.end])
+		e := &d.tape[n]
+		switch start, end := int(e.start), int(e.end); {
+		case e.flags&(verbatim|replaced) == verbatim || e.kind >= Array && e.flags&replaced == 0:
+			if e.flags&verbatim == 0 {
+				end = start + 1
+				d.cursors[depth] = d.begin(n)
+				depth++
+				open = n
+			}
+			if start != to {
+				dst = append(dst, src[from:to]...)
+				from = start
+			}
+			to = end
 		default:
-			dst = append(dst, d.src[e.start])
-			d.cursors[depth] = d.begin(n)
-			depth++
-			open = n
+			dst = d.appendChanged(append(dst, src[from:to]...), n)
+			from, to = 0, 0
 		}
+		first := open == n
 		for {
 			if depth == 0 {
-				return dst
+				return append(dst, src[from:to]...)
 			}
 			if n = d.step(open, &d.cursors[depth-1]); n != NoNode {
 				break
 			}
-			dst = append(dst, closing(d.src[d.tape[open].start]))
+			e := &d.tape[open]
+			end := int(e.end)
+			switch {
+			case e.flags&unclosed != 0:
+				dst = append(append(dst, src[from:to]...), closing(src[e.start]))
+				from, to = 0, 0
+			case to == end-1:
+				to = end
+			default:
+				dst = append(dst, src[from:to]...)
+				from, to = end-1, end
+			}
+			first = false
 			depth--
-			open = d.tape[open].parent
+			open = e.parent
 		}
-		if last := dst[len(dst)-1]; last != '[' && last != '{' {
-			dst = append(dst, ',')
-		}
+
+		// Before it comes a comma, unless it is the first, and a member's name.
+		next := int(d.tape[n].start)
+		name := &d.tape[n-1]
 		if d.tape[open].kind == Object {
-			dst = append(d.appendName(dst, n-1), ':')
+			next = int(name.start)
+		} else {
+			name = nil
+		}
+		comma := next
+		if !first {
+			if comma--; src[comma] != ',' {
+				dst = append(append(dst, src[from:to]...), ',')
+				comma, from, to = next, next, next
+			}
+		}
+		if comma == next && name == nil {
+			continue
+		}
+		if comma != to {
+			dst = append(dst, src[from:to]...)
+			from = comma
+		}
+		if to = next; name == nil {
+			continue
+		}
+		end := int(name.end)
+		switch {
+		case name.flags&verbatim == 0:
+			dst = append(dst, src[from:to]...)
+			dst = append(appendText(dst, src[name.start:end]), ':')
+			from, to = 0, 0
+		case src[end] != ':':
+			dst = append(append(dst, src[from:end]...), ':')
+			from, to = 0, 0
+		default:
+			to = end + 1
 		}
 	}
 }
@@ -132,10 +190,16 @@ func (d *Doc) step(container Node, cursor *int32) Node {
 	}
 }
 
-func (d *Doc) appendName(dst []byte, name Node) []byte {
-	e := &d.tape[name]
-	if e.flags&escaped != 0 {
-		return AppendString(dst, d.text[e.aux:e.tail])
+// appendChanged appends a value, no container unless it was replaced, whose canonical
+// form is not its bytes.
+func (d *Doc) appendChanged(dst []byte, n Node) []byte {
+	e := &d.tape[n]
+	switch {
+	case e.flags&replaced != 0:
+		i, _ := d.findReplacement(n)
+		return append(dst, d.text[d.replacements[i].start:d.replacements[i].end]...)
+	case e.kind == String:
+		return appendText(dst, d.src[e.start:e.end])
 	}
-	return append(dst, d.src[e.start:e.end]...)
+	return AppendNumber(dst, d.src[e.start:e.end])
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gowebpki/jcs"
-
 	"github.com/callonce/callonce/canonical"
 )
 
@@ -104,20 +102,6 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := doc.Parse(t.text); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkJCS(b *testing.B) {
-	for _, t := range texts {
-		b.Run(t.name, func(b *testing.B) {
-			b.SetBytes(int64(len(t.text)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := jcs.Transform(t.text); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -50,6 +50,9 @@ func (d *Doc) Text(n Node) []byte {
 	if d.Kind(n) != String {
 		return nil
 	}
+	if e := &d.tape[n]; e.flags&escaped != 0 && e.aux == none {
+		d.decode(e)
+	}
 	return slices.Clip(d.decoded(n))
 }
 
@@ -75,7 +78,7 @@ func (d *Doc) Lone(n Node) int {
 
 // nameOf is the entry of the name of n; NoNode if n is not a member of an object.
 func (d *Doc) nameOf(n Node) Node {
-	if d.Kind(d.Parent(n)) != Object {
+	if n < 1 || int(n) >= len(d.tape) || d.tape[n-1].kind != memberName {
 		return NoNode
 	}
 	return n - 1
@@ -133,16 +136,15 @@ func (d *Doc) behind(n Node) Node {
 // Next is the value after n in the container that holds it, in the order of the text;
 // NoNode if n is the last.
 func (d *Doc) Next(n Node) Node {
-	parent := d.Parent(n)
-	if parent == NoNode {
+	if !d.has(n) {
 		return NoNode
 	}
-	next := d.behind(n)
-	if next >= Node(d.tape[parent].tail) {
+	parent, next := d.tape[n].parent, d.behind(n)
+	if parent == NoNode || next >= Node(d.tape[parent].tail) {
 		return NoNode
 	}
-	if d.tape[parent].kind == Object {
-		return next + 1
+	if d.tape[next].kind == memberName {
+		next++
 	}
 	return next
 }
@@ -154,9 +156,13 @@ func (d *Doc) Member(object Node, name string) Node {
 	if d.Kind(object) != Object {
 		return NoNode
 	}
-	for n := d.First(object); n != NoNode; n = d.Next(n) {
-		if string(d.decoded(n-1)) == name {
-			return n
+	end := Node(d.tape[object].tail)
+	for n := object + 1; n < end; n = d.behind(n + 1) {
+		// Most names differ in their length, or have no escapes.
+		if e := &d.tape[n]; e.flags&escaped != 0 || int(e.end-e.start) == len(name)+2 {
+			if string(d.decoded(n)) == name {
+				return n + 1
+			}
 		}
 	}
 	return NoNode

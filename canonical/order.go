@@ -60,39 +60,63 @@ func head(text []byte) uint64 {
 	return x
 }
 
+// head is that of the name in entry n.
+func (d *Doc) head(n Node) uint64 {
+	e := &d.tape[n]
+	if e.flags&escaped != 0 {
+		return head(d.text[e.aux:e.tail])
+	}
+	return uint64(uint32(e.tail))<<32 | uint64(uint32(e.aux))
+}
+
+// setHead keeps the head of a name without escapes where others have their text.
+func (e *entry) setHead(h uint64) { e.tail, e.aux = int32(h>>32), int32(h) }
+
 // sortNames puts the names of an object into d.names: in canonical order, those that
 // are equal in document order. In an object that is being read, a name whose value
 // has not come yet is among them.
 func (d *Doc) sortNames(object Node) {
 	d.names = d.names[:0]
-	first := d.decoded(object + 1)
-	shared := len(first)
 	for n := object + 1; n < Node(d.tape[object].tail); {
-		d.names = append(d.names, sortable{name: n})
-		shared = sharedPrefix(first[:shared], d.decoded(n))
+		d.names = append(d.names, sortable{d.head(n), n})
 		n++
 		if n < Node(len(d.tape)) {
 			n = d.behind(n)
 		}
 	}
-	for i := range d.names {
-		d.names[i].head = head(d.decoded(d.names[i].name)[shared:])
+	if len(d.names) <= run {
+		d.insertionSort(d.names)
+		return
 	}
+	d.skipShared(d.names)
 	d.mergeSort()
+}
+
+// skipShared sets the heads of names to what is behind that with which all begin.
+func (d *Doc) skipShared(names []sortable) {
+	first := d.decoded(names[0].name)
+	shared := len(first)
+	for i := 1; i < len(names) && shared > 0; i++ {
+		shared = sharedPrefix(first[:shared], d.decoded(names[i].name))
+	}
+	if shared == 0 {
+		return
+	}
+	for i := range names {
+		names[i].head = head(d.decoded(names[i].name)[shared:])
+	}
 }
 
 // run is how many names are sorted by insertion before merging begins.
 const run = 8
 
-// mergeSort sorts d.names. A sort of its own, because it is stable, takes no longer
-// than O(n log n) on any input, and compares most names without a call.
+// mergeSort sorts d.names, of which there are more than run. A sort of its own, because
+// it is stable, takes no longer than O(n log n) on any input, and compares most names
+// without a call.
 func (d *Doc) mergeSort() {
 	names := d.names
 	for i := 0; i < len(names); i += run {
 		d.insertionSort(names[i:min(i+run, len(names))])
-	}
-	if len(names) <= run {
-		return
 	}
 	d.merged = slices.Grow(d.merged[:0], len(names))[:len(names)]
 	to := d.merged

@@ -9,6 +9,7 @@ func (d *Doc) Pointer(n Node, pointer string) Node {
 	if !d.has(n) {
 		return NoNode
 	}
+	escapes := strings.IndexByte(pointer, '~') >= 0
 	for pointer != "" && n != NoNode {
 		if pointer[0] != '/' {
 			return NoNode
@@ -20,7 +21,11 @@ func (d *Doc) Pointer(n Node, pointer string) Node {
 		pointer = pointer[1+len(token):]
 		switch d.tape[n].kind {
 		case Object:
-			n = d.memberByToken(n, token)
+			if escapes {
+				n = d.memberByToken(n, token)
+			} else {
+				n = d.Member(n, token)
+			}
 		case Array:
 			n = d.element(n, token)
 		default:
@@ -31,9 +36,6 @@ func (d *Doc) Pointer(n Node, pointer string) Node {
 }
 
 func (d *Doc) memberByToken(object Node, token string) Node {
-	if strings.IndexByte(token, '~') < 0 {
-		return d.Member(object, token)
-	}
 	for n := d.First(object); n != NoNode; n = d.Next(n) {
 		if tokenIs(token, d.decoded(n-1)) {
 			return n

@@ -20,13 +20,19 @@ func (d *Doc) Parse(src []byte) error {
 }
 
 // read fills the tape. At a defect it returns its offset and reason, and the
-// innermost container that is still open there.
+// innermost container that is still open there. Calls are dear where this is compiled
+// to wasm, so that what most tokens need stands here, not in functions.
 func (d *Doc) read() (offset int, reason Reason, open Node) {
 	src := d.src
 	if len(src) >= 3 && src[0] == 0xef && src[1] == 0xbb && src[2] == 0xbf {
 		return 0, ByteOrderMark, NoNode
 	}
+	limit := noDefect
+	if d.limit > 0 {
+		limit = d.limit
+	}
 	open = NoNode
+	object := false // what open is
 	depth := 0
 	i := skipSpace(src, 0)
 	want := WantValue
@@ -34,24 +40,39 @@ func (d *Doc) read() (offset int, reason Reason, open Node) {
 		if i == len(src) {
 			return i, want, open
 		}
-		if d.limit > 0 && len(d.tape) >= d.limit {
+		if len(d.tape) >= limit {
 			return i, TooMany, open
 		}
 		switch c := src[i]; c {
 		case '"':
-			i, reason = d.readString(i, open)
+			end, f := skipPlain(src, i+1), verbatim
+			if end < len(src) && src[end] == '"' {
+				end++
+			} else if end, f, reason = d.readText(end); reason != NoReason {
+				return end, reason, open
+			}
+			e, _ := d.push()
+			e.set(String, f, i, end, open)
+			if f&verbatim == 0 {
+				d.flaw = i
+			}
+			i = end
 		case '{', '[':
 			if depth == MaxDepth {
 				return i, TooDeep, open
 			}
 			depth++
-			open = d.open(c, i, open)
-			i = skipSpace(src, i+1)
+			object = c == '{'
+			open = d.open(object, i, open)
+			i++
+			if i < len(src) && src[i] <= ' ' {
+				i = d.skipFlaw(i)
+			}
 			if i < len(src) && src[i] == closing(c) {
 				break
 			}
 			want = WantElement
-			if c == '{' {
+			if object {
 				want = WantValue
 				if i, reason = d.readName(i, open, WantMember); reason != NoReason {
 					return i, reason, open
@@ -59,21 +80,32 @@ func (d *Doc) read() (offset int, reason Reason, open Node) {
 			}
 			continue
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			i, reason = d.readNumber(i, open)
+			end, plain, reason := scanNumber(src, i)
+			if reason != NoReason {
+				return end, reason, open
+			}
+			e, _ := d.push()
+			e.set(Number, verbatim, i, end, open)
+			if !plain {
+				e.flags = 0
+				d.flaw = i
+			}
+			i = end
 		case 't', 'f', 'n':
-			i, reason = d.readLiteral(i, open)
+			if i, reason = d.readLiteral(i, open); reason != NoReason {
+				return i, reason, open
+			}
 		default:
 			return i, want, open
-		}
-		if reason != NoReason {
-			return i, reason, open
 		}
 		want = WantValue
 
 		// A value has ended at i, or an empty container is about to. Close what
 		// ends here, up to the start of the next value.
 		for {
-			i = skipSpace(src, i)
+			if i < len(src) && src[i] <= ' ' {
+				i = d.skipFlaw(i)
+			}
 			if open == NoNode {
 				if i < len(src) {
 					return i, WantEnd, open
@@ -81,15 +113,18 @@ func (d *Doc) read() (offset int, reason Reason, open Node) {
 				return i, NoReason, open
 			}
 			bracket, wantEnd := byte(']'), WantElementEnd
-			if d.tape[open].kind == Object {
+			if object {
 				bracket, wantEnd = '}', WantMemberEnd
 			}
 			if i == len(src) {
 				return i, wantEnd, open
 			}
 			if src[i] == ',' {
-				i = skipSpace(src, i+1)
-				if bracket == '}' {
+				i++
+				if i < len(src) && src[i] <= ' ' {
+					i = d.skipFlaw(i)
+				}
+				if object {
 					if i, reason = d.readName(i, open, WantName); reason != NoReason {
 						return i, reason, open
 					}
@@ -104,6 +139,7 @@ func (d *Doc) read() (offset int, reason Reason, open Node) {
 				return i, DuplicateName, open
 			}
 			open = d.tape[open].parent
+			object = open != NoNode && d.tape[open].kind == Object
 			depth--
 		}
 	}
@@ -120,10 +156,16 @@ func skipSpace(src []byte, i int) int {
 	return i
 }
 
-// open begins a container whose opening bracket c is at i.
-func (d *Doc) open(c byte, i int, parent Node) Node {
+// skipFlaw skips white space between tokens, which the canonical form has not.
+func (d *Doc) skipFlaw(i int) int {
+	d.flaw = i
+	return skipSpace(d.src, i)
+}
+
+// open begins a container whose opening bracket is at i.
+func (d *Doc) open(object bool, i int, parent Node) Node {
 	kind := Array
-	if c == '{' {
+	if object {
 		kind = Object
 	}
 	e, n := d.push()
@@ -143,8 +185,12 @@ func (d *Doc) close(n Node, end int) bool {
 			return false
 		}
 		d.list(n)
+		d.flaw = max(d.flaw, int(e.start))
 	}
 	e.flags &^= unclosed
+	if d.flaw < int(e.start) {
+		e.flags |= verbatim
+	}
 	return true
 }
 

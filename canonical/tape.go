@@ -63,10 +63,11 @@ const NoNode Node = -1
 type flags uint8
 
 const (
-	// verbatim: the value's bytes in the text are its canonical form.
+	// verbatim: the bytes in the text are the canonical form. A container that holds a
+	// value or name that is not, is not either.
 	verbatim flags = 1 << iota
 	// escaped: the string or name has escapes; its decoded text is
-	// Doc.text[aux:tail].
+	// Doc.text[aux:tail], or not there yet if aux is none.
 	escaped
 	// unsorted: the object's members do not stand in canonical order.
 	unsorted
@@ -77,7 +78,7 @@ const (
 	unclosed
 	omitted
 	replaced
-	// lone: the string has half of a surrogate pair alone in its decoded text.
+	// lone: the string has half of a surrogate pair alone in it.
 	lone
 )
 
@@ -112,15 +113,6 @@ func (e *entry) set(kind Kind, f flags, start, end int, parent Node) {
 	e.aux = none
 }
 
-// setText is set for a string or name whose decoded text is the end of d.text from
-// from on, or if from is none, what stands between its quotes.
-func (d *Doc) setText(e *entry, kind Kind, start, end, from int, parent Node) {
-	e.set(kind, verbatim, start, end, parent)
-	if from != none {
-		e.flags, e.aux, e.tail = escaped, int32(from), int32(len(d.text))
-	}
-}
-
 const (
 	// none is an offset that is not there.
 	none = -1
@@ -131,12 +123,12 @@ const (
 // Doc is one JSON text, read into a flat tape. Its zero value is ready for use.
 // Reusing a Doc reuses its memory: once it has grown to the size of the texts that
 // it is given, it allocates nothing. Not safe for concurrent use, not even for
-// lookups alone: [Doc.Sorted] and [Doc.Append] write to scratch memory.
+// lookups alone: [Doc.Text], [Doc.Sorted] and [Doc.Append] write to scratch memory.
 type Doc struct {
 	src  []byte
 	tape []entry
-	// text holds the decoded text of strings with escapes, and what was given to
-	// Replace.
+	// text holds the decoded text of names and, once it was asked for, of strings with
+	// escapes, and what was given to Replace.
 	text []byte
 	// order holds, for each listed object, its members' nodes in canonical order.
 	order []Node
@@ -146,9 +138,12 @@ type Doc struct {
 	replacements []replacement
 	// defect is the offset of the earliest defect, or noDefect.
 	defect int
-	// lone is where the string that is being read has its first half of a surrogate pair
+	// lone is where the latest string with escapes has its first half of a surrogate pair
 	// alone, or none.
 	lone int
+	// flaw is the latest offset, while reading, at which the text is not in canonical
+	// form, or none.
+	flaw int
 	// limit is the most entries on the tape, 0 = none.
 	limit int
 	// cursors is scratch for Append: how far each open container is written.
@@ -169,7 +164,7 @@ func (d *Doc) reset(src []byte) {
 	d.order = d.order[:0]
 	d.replacements = d.replacements[:0]
 	d.defect = noDefect
-	d.lone = none
+	d.lone, d.flaw = none, none
 }
 
 // Shrink lets go of the text, and also of the scratch memory if that exceeds limit

@@ -5,60 +5,89 @@ import (
 	"unicode/utf8"
 )
 
-// readQuoted reads the string whose opening quote is at i. If it has escapes, text
-// is where its decoded text begins in d.text, which then ends with it; else it is none.
-// d.lone then is the offset of the first escape in it that is half of a surrogate pair
-// alone, or none.
-func (d *Doc) readQuoted(i int) (end, text int, reason Reason) {
-	end = skipPlain(d.src, i+1)
-	if end < len(d.src) && d.src[end] == '"' {
-		return end + 1, none, NoReason
-	}
-	return d.readQuotedFrom(i+1, end)
-}
-
-// readQuotedFrom goes on at the first byte that is not plain.
-func (d *Doc) readQuotedFrom(start, i int) (end, text int, reason Reason) {
+// readText goes on with a string at its first byte that is not plain, and returns what
+// is behind its closing quote, and verbatim if its bytes are their own canonical form,
+// escaped if it has escapes, lone if one of them is half of a surrogate pair alone;
+// d.lone then is the offset of the first such.
+func (d *Doc) readText(i int) (end int, f flags, reason Reason) {
 	src := d.src
-	text = none
+	f = verbatim
+	d.lone = none
 	for i < len(src) {
 		switch c := src[i]; {
 		case c == '"':
-			if text != none {
-				d.text = append(d.text, src[start:i]...)
-			}
-			return i + 1, text, NoReason
+			return i + 1, f, NoReason
 		case c == '\\':
-			if text == none {
-				text = len(d.text)
+			f |= escaped
+			if i+1 < len(src) && isShort(src[i+1]) {
+				i += 2
+				break
 			}
-			d.text = append(d.text, src[start:i]...)
 			r, next, reason := unescape(src, i)
 			if reason != NoReason {
-				return next, text, reason
+				return next, f, reason
 			}
 			if isSurrogate(r) {
 				if d.lone == none {
 					d.lone = i
 				}
-				d.text = appendSurrogate(d.text, r)
-			} else {
-				d.text = utf8.AppendRune(d.text, r)
+				f |= lone
 			}
-			start, i = next, next
+			if !isCanonical(src[i:next], r) {
+				f &^= verbatim
+			}
+			i = next
 		case c < ' ':
-			return i, text, ControlCharacter
+			return i, f, ControlCharacter
 		default:
-			r, size := utf8.DecodeRune(src[i:])
-			if r == utf8.RuneError && size == 1 {
-				return i, text, NotUTF8
+			if i = skipRunes(src, i); i < len(src) && src[i] >= 0x80 {
+				return i, f, NotUTF8
 			}
-			i += size
-			continue
 		}
 		i = skipPlain(src, i)
 	}
-	return i, text, WantQuote
+	return i, f, WantQuote
+}
+
+// isShort reports whether a backslash and c are the canonical form of what they stand
+// for.
+func isShort(c byte) bool {
+	switch c {
+	case '"', '\\', 'b', 'f', 'n', 'r', 't':
+		return true
+	}
+	return false
+}
+
+// isCanonical reports whether an escape that is not short is the canonical form of r: it
+// is that of a control character that has no short one, in lower case.
+func isCanonical(escape []byte, r rune) bool {
+	if r >= ' ' || '\b' <= r && r <= '\r' && r != '\v' {
+		return false
+	}
+	last := escape[len(escape)-1]
+	return last < 'A' || last > 'F'
+}
+
+// skipRunes returns the offset of the first byte at or behind i that is ASCII, or not
+// well-formed UTF-8.
+func skipRunes(src []byte, i int) int {
+	for i < len(src) && src[i] >= 0x80 {
+		// Most characters are two or three bytes, of which all but the first can be any.
+		switch c := src[i]; {
+		case c >= 0xe1 && c != 0xed && c <= 0xef && i+2 < len(src) && src[i+1]&0xc0 == 0x80 && src[i+2]&0xc0 == 0x80:
+			i += 3
+		case c >= 0xc2 && c <= 0xdf && i+1 < len(src) && src[i+1]&0xc0 == 0x80:
+			i += 2
+		default:
+			r, size := utf8.DecodeRune(src[i:])
+			if r == utf8.RuneError && size == 1 {
+				return i
+			}
+			i += size
+		}
+	}
+	return i
 }
 
 // unescape reads the escape whose backslash is at i, with both halves of a
@@ -175,24 +204,51 @@ func skipCopied(s []byte, i int) int {
 	return i
 }
 
-// appendLone is AppendString for a text that holds halves of surrogate pairs alone: they
-// are escaped in lower case, as ECMA-262's JSON.stringify does. A backslash in s is
-// written as two, so no other text gives the same.
-func appendLone(dst, s []byte) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == 0xed && s[i+1] >= 0xa0:
-			dst = append(dst, '\\', 'u', 'd', hex[s[i+1]>>2&15], hex[s[i+1]<<2&12|s[i+2]>>4&3], hex[s[i+2]&15])
-			i += 2
-		case c < ' ', c == '"', c == '\\':
-			dst = appendEscape(dst, c)
-		default:
-			dst = append(dst, c)
+// appendDecoded appends the text of token, a string with its quotes that was read
+// before.
+func appendDecoded(dst, token []byte) []byte {
+	start := 1
+	for {
+		i := skipCopied(token, start)
+		dst = append(dst, token[start:i]...)
+		if token[i] == '"' {
+			return dst
+		}
+		var r rune
+		if r, start, _ = unescape(token, i); isSurrogate(r) {
+			dst = appendSurrogate(dst, r)
+		} else {
+			dst = utf8.AppendRune(dst, r)
 		}
 	}
-	return append(dst, '"')
+}
+
+// appendText appends the canonical form of token, a string with its quotes that was read
+// before. Half of a surrogate pair alone is escaped in lower case, as ECMA-262's
+// JSON.stringify does.
+func appendText(dst, token []byte) []byte {
+	const hex = "0123456789abcdef"
+	start, i := 0, 1 // what is before start is written
+	for {
+		i = skipCopied(token, i)
+		if token[i] == '"' {
+			return append(dst, token[start:]...)
+		}
+		if isShort(token[i+1]) {
+			i += 2
+			continue
+		}
+		r, next, _ := unescape(token, i)
+		dst = append(dst, token[start:i]...)
+		switch start, i = next, next; {
+		case isSurrogate(r):
+			dst = append(dst, '\\', 'u', 'd', hex[r>>8&15], hex[r>>4&15], hex[r&15])
+		case r < ' ' || r == '"' || r == '\\':
+			dst = appendEscape(dst, byte(r))
+		default:
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
 }
 
 // AppendString appends s, which must be well-formed UTF-8, as a JSON string with

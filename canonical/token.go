@@ -1,5 +1,7 @@
 package canonical
 
+import "math/bits"
+
 // The readers of tokens take the offset at which a token begins, and return the
 // offset behind it, or the offset of a defect and its reason.
 
@@ -11,27 +13,16 @@ func (d *Doc) readLiteral(i int, parent Node) (int, Reason) {
 	case 'f':
 		word, kind = "false", False
 	}
-	for k := range len(word) {
-		if i+k == len(d.src) || d.src[i+k] != word[k] {
-			return i + k, WantLiteral
+	end := i + len(word)
+	if end > len(d.src) || string(d.src[i:end]) != word {
+		for k := range len(word) {
+			if i+k == len(d.src) || d.src[i+k] != word[k] {
+				return i + k, WantLiteral
+			}
 		}
 	}
-	end := i + len(word)
 	e, _ := d.push()
 	e.set(kind, verbatim, i, end, parent)
-	return end, NoReason
-}
-
-func (d *Doc) readNumber(i int, parent Node) (int, Reason) {
-	end, plain, reason := scanNumber(d.src, i)
-	if reason != NoReason {
-		return end, reason
-	}
-	e, _ := d.push()
-	e.set(Number, 0, i, end, parent)
-	if plain {
-		e.flags = verbatim
-	}
 	return end, NoReason
 }
 
@@ -77,6 +68,13 @@ func scanNumber(src []byte, i int) (end int, plain bool, reason Reason) {
 }
 
 func skipDigits(src []byte, i int) int {
+	for i+8 <= len(src) {
+		x := load(src[i:i+8]) ^ '0'*ones
+		if marks := (x&^tops + (0x7f-9)*ones | x) & tops; marks != 0 {
+			return i + bits.TrailingZeros64(marks)>>3
+		}
+		i += 8
+	}
 	for i < len(src) && src[i]-'0' <= 9 {
 		i++
 	}
@@ -93,54 +91,83 @@ func tiny(fraction []byte) bool {
 	return true
 }
 
-func (d *Doc) readString(i int, parent Node) (int, Reason) {
-	end, text, reason := d.readQuoted(i)
-	if reason != NoReason {
-		return end, reason
-	}
-	e, _ := d.push()
-	d.setText(e, String, i, end, text, parent)
-	if d.lone != none {
-		e.flags |= lone
-		d.lone = none
-	}
-	return end, NoReason
-}
-
 // readName reads a member's name, the colon and the white space around it; want is
 // the reason when no name begins at i.
 func (d *Doc) readName(i int, object Node, want Reason) (int, Reason) {
-	if i == len(d.src) || d.src[i] != '"' {
+	src := d.src
+	if i == len(src) || src[i] != '"' {
 		return i, want
 	}
-	end, text, reason := d.readQuoted(i)
-	if d.lone != none {
-		return d.lone, LoneSurrogate // before whatever else is wrong with it
-	}
-	if reason != NoReason {
-		return end, reason
+	end, f := skipPlain(src, i+1), verbatim
+	plain := end < len(src) && src[end] == '"'
+	if plain {
+		end++
+	} else {
+		var reason Reason
+		end, f, reason = d.readText(end)
+		if f&lone != 0 {
+			return d.lone, LoneSurrogate // before whatever else is wrong with it
+		}
+		if reason != NoReason {
+			return end, reason
+		}
+		if f&verbatim == 0 {
+			d.flaw = i
+		}
 	}
 	e, n := d.push()
-	d.setText(e, memberName, i, end, text, object)
+	e.set(memberName, f, i, end, object)
+	var h uint64
+	switch start := i + 1; {
+	case f&escaped != 0:
+		d.decode(e)
+		h = head(d.text[e.aux:e.tail])
+	case plain && start+8 <= len(src):
+		h = load(src[start : start+8])
+		if l := end - 1 - start; l < 8 {
+			h &= 1<<(8*l) - 1
+		}
+		h = bits.ReverseBytes64(h)
+		e.setHead(h)
+	default:
+		h = head(src[start : end-1])
+		e.setHead(h)
+	}
 	o := &d.tape[object]
-	if o.aux != none && CompareNames(d.decoded(Node(o.aux)), d.decoded(n)) >= 0 {
-		o.flags |= unsorted
+	if last := Node(o.aux); last != none {
+		if before := d.head(last); before > h || before == h && CompareNames(d.decoded(last), d.decoded(n)) >= 0 {
+			o.flags |= unsorted
+		}
 	}
 	o.aux = int32(n)
 
-	i = skipSpace(d.src, end)
-	if i == len(d.src) || d.src[i] != ':' {
+	i = end
+	if i < len(src) && src[i] <= ' ' {
+		i = d.skipFlaw(i)
+	}
+	if i == len(src) || src[i] != ':' {
 		return i, WantColon
 	}
-	return skipSpace(d.src, i+1), NoReason
+	i++
+	if i < len(src) && src[i] <= ' ' {
+		i = d.skipFlaw(i)
+	}
+	return i, NoReason
 }
 
-// decoded is the text of the string or name in entry n. What lies behind it, up to
-// its capacity, is not part of it.
+// decoded is the text of a name, or of a string that was decoded if it has escapes, in
+// entry n. What lies behind it, up to its capacity, is not part of it.
 func (d *Doc) decoded(n Node) []byte {
 	e := &d.tape[n]
 	if e.flags&escaped != 0 {
 		return d.text[e.aux:e.tail]
 	}
 	return d.src[e.start+1 : e.end-1]
+}
+
+// decode writes the text of a string or name with escapes behind d.text.
+func (d *Doc) decode(e *entry) {
+	e.aux = int32(len(d.text))
+	d.text = appendDecoded(d.text, d.src[e.start:e.end])
+	e.tail = int32(len(d.text))
 }

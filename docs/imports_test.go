@@ -41,6 +41,9 @@ func TestImports(t *testing.T) {
 			folder, _, _ = strings.Cut(rest, "/")
 			return folder
 		}
+		if strings.HasPrefix(folder, "plugin/sdk/") {
+			return "sdk"
+		}
 		if folder, _, _ = strings.Cut(folder, "/"); folder == "canonical" {
 			return folder
 		}

@@ -2,6 +2,8 @@ package docs_test
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -70,6 +72,28 @@ func TestCommands(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("%d commands found: do the patterns still fit?", found)
+	}
+}
+
+// Whoever has no modules yet is told what is going on, before it is; everybody else is not.
+func TestMakeTellsOfModules(t *testing.T) {
+	for _, target := range []string{"fetched", "fetched-more"} {
+		say := func(more ...string) string {
+			// -o leaves the build out: what is asked here is what is said before it.
+			cmd := exec.Command("make", "-s", "-o", "build", target)
+			cmd.Dir, cmd.Env = root, append(os.Environ(), more...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("make %s: %v\n%s", target, err, out)
+			}
+			return string(out)
+		}
+		if got := say("GOMODCACHE="+t.TempDir(), "GOTOOLCHAIN=local"); !strings.HasPrefix(got, "fetching ") || !strings.Contains(got, " MB") {
+			t.Errorf("make %s without modules: want a word on what is fetched, got %q", target, got)
+		}
+		if got := say(); target == "fetched" && got != "" {
+			t.Errorf("make %s with all modules: want silence, got %q", target, got)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/callonce/callonce/plugin/config"
@@ -33,8 +34,18 @@ func (d *doctor) admin(base string) error {
 	if strings.Contains(string(stats), "callonce_headers_not_held_total") {
 		d.say(bad, "headers", "not buffered: servers see the headers of calls before these are judged (allow_on_headers_stop_iteration)")
 	}
+	stats, err = d.get(base + "/stats?filter=callonce_build_info&usedonly")
+	if err != nil {
+		return fmt.Errorf("doctor: --admin: %w", err)
+	}
+	for _, m := range built.FindAllStringSubmatch(string(stats), -1) {
+		d.say(info, "version", "runs "+strings.TrimSpace(m[1]+" "+m[2]))
+	}
 	return nil
 }
+
+// built is the filter's gauge of the build that runs, whose labels stand in its name.
+var built = regexp.MustCompile(`version=\.=(.*?);\.;[^\n]*?revision=\.=(.*?);\.;[^\n]*callonce_build_info: [1-9]`)
 
 func (d *doctor) get(url string) ([]byte, error) {
 	resp, err := d.client.Get(url)

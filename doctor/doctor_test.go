@@ -169,12 +169,16 @@ func TestAdmin(t *testing.T) {
 	}{
 		"whole": {`"allow_on_headers_stop_iteration":true,"failure_policy":"FAIL_RELOAD",`, "", false,
 			[]string{`vm_id "callonce", module oci://r/c:1 abc`, "headers are buffered", "reloads", `namespace "n"; policy of routes that nothing names: p; by name: map[other:off]`, "-BAD"}},
+		"build": {`"allow_on_headers_stop_iteration":true,"failure_policy":"FAIL_RELOAD",`, "wasmcustom.namespace=.=n;.;version=.=v1.2.3;.;revision=.=0123456789ab;.;callonce_build_info: 1\n", false,
+			[]string{"version: runs v1.2.3 0123456789ab", "-BAD"}},
 		"plain": {``, "wasmcustom.callonce_headers_not_held_total: 3\n", true, []string{"headers are not buffered", "stays so until", "BAD  headers: not buffered"}},
 		"open":  {`"fail_open":true,`, "", true, []string{"BAD  filter callonce: fails open"}},
 	} {
 		admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/stats" {
-				io.WriteString(w, c.stats)
+				if strings.Contains(c.stats, r.URL.Query().Get("filter")) {
+					io.WriteString(w, c.stats)
+				}
 				return
 			}
 			fmt.Fprintf(w, `{"configs":[{"x":{"typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm","config":{"name":"callonce",%s

@@ -150,7 +150,8 @@ func (d *doctor) spellings() {
 	}
 	first := fmt.Sprintf("/%%%02x%s", path[1], path[2:])
 	around := 0
-	for _, spelled := range []string{"/" + path, "/." + path, "/x/.." + path, "/x/%2e%2e" + path, "/x%2f.." + path, "/%2f" + path[1:], strings.ToUpper(path), first, path + ";a=b", path + "%3ba=b", path + "/"} {
+	for _, spelled := range []string{"/" + path, "/." + path, "/x/.." + path, "/x/%2e%2e" + path, "/x%2f.." + path, "/%2f" + path[1:], strings.ToUpper(path), first, path + ";a=b", path + "%3ba=b", path + "/",
+		"/;" + path, "/x;/.." + path, "/%25" + first[2:]} {
 		u := *d.url
 		var err error
 		if u.Path, err = url.PathUnescape(spelled); err != nil {

@@ -28,6 +28,8 @@ type question struct {
 	Tool      string         `json:"tool"`
 	Arguments map[string]any `json:"arguments"`
 	Key       string         `json:"key,omitempty"`
+	Patience  float64        `json:"patience,omitempty"` // seconds after which the client gives the call up; 0 = 30
+	Pause     float64        `json:"pause,omitempty"`    // seconds before the call
 }
 
 // answersSeen are what a client showed.
@@ -154,7 +156,12 @@ func connectGo(ctx context.Context, url string) (*mcp.ClientSession, error) {
 }
 
 func callGo(ctx context.Context, session *mcp.ClientSession, q question) answerSeen {
-	ctx, cancel := context.WithTimeout(ctx, goPatience)
+	patience := goPatience
+	if q.Patience > 0 {
+		patience = time.Duration(q.Patience * float64(time.Second))
+	}
+	time.Sleep(time.Duration(q.Pause * float64(time.Second)))
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	keyedContext, _ := keyed.WithKey(ctx, q.Key)
 	result, err := session.CallTool(keyedContext, &mcp.CallToolParams{Name: q.Tool, Arguments: q.Arguments})

@@ -48,12 +48,21 @@ func goBuildPlugin(name string, flags ...string) (string, error) {
 	return goBuild(name, ".", "./plugin", []string{"GOOS=wasip1", "GOARCH=wasm"}, append(flags, "-buildmode=c-shared", "-ldflags=-s -w")...)
 }
 
+func goBuildOnSDK(name string, flags ...string) (string, error) {
+	return goBuild(name, "plugin/sdk", ".", []string{"GOOS=wasip1", "GOARCH=wasm"}, append(flags, "-buildmode=c-shared", "-ldflags=-s -w")...)
+}
+
 var (
 	buildPlugin = sync.OnceValues(func() (string, error) { return goBuildPlugin("callonce.wasm") })
-	// The same with faults to order (plugin/internal/abi/faults_wasip1.go).
+	// The same with faults to order (plugin/internal/boot/faults.go).
 	buildFaulty = sync.OnceValues(func() (string, error) { return goBuildPlugin("faulty.wasm", "-tags=faults") })
-	// The same with a table of a handful of buckets (plugin/internal/abi/layout_small.go).
-	buildSmall   = sync.OnceValues(func() (string, error) { return goBuildPlugin("small.wasm", "-tags=smalltable") })
+	// The same with a table of a handful of buckets (plugin/internal/boot/layout_small.go).
+	buildSmall = sync.OnceValues(func() (string, error) { return goBuildPlugin("small.wasm", "-tags=smalltable") })
+	// The same on the Go SDK (plugin/sdk).
+	buildOnSDK       = sync.OnceValues(func() (string, error) { return goBuildOnSDK("sdk.wasm") })
+	buildFaultyOnSDK = sync.OnceValues(func() (string, error) { return goBuildOnSDK("sdk-faulty.wasm", "-tags=faults") })
+	buildSmallOnSDK  = sync.OnceValues(func() (string, error) { return goBuildOnSDK("sdk-small.wasm", "-tags=smalltable") })
+
 	buildCommand = sync.OnceValues(func() (string, error) {
 		return goBuild("callonce", ".", "./plugin/cmd/callonce", nil)
 	})

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"os"
@@ -112,33 +113,38 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	all := listed(t)
 	for name, envoy := range map[string]func() (string, error){"newest": tools.Envoy, "oldest": tools.OldestEnvoy} {
 		t.Run(name, func(t *testing.T) {
+			if name == "oldest" && must(t, envoy) == must(t, tools.Envoy) {
+				t.Skip("the same one") // each in turn, in make e2e-matrix
+			}
 			t.Setenv("ENVOY", must(t, envoy))
 			for _, without := range append([]string{""}, all...) {
 				if strings.HasPrefix(without, "proxy_") || slices.Contains(onlyCrashes, without) {
 					continue // see TestCapabilitiesAreTheModules
 				}
-				e, err := envoytest.Start(envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL(), Edit: func(e *envoytest.Tree) {
-					allowed := map[string]any{}
-					for _, name := range all {
-						if name != without {
-							allowed[name] = map[string]any{}
+				t.Run("without "+cmp.Or(without, "nothing"), func(t *testing.T) {
+					e, err := envoytest.Start(envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL(), Edit: func(e *envoytest.Tree) {
+						allowed := map[string]any{}
+						for _, name := range all {
+							if name != without {
+								allowed[name] = map[string]any{}
+							}
 						}
+						e.Object(envoytest.Plugin.To()...)["capability_restriction_config"] = map[string]any{"allowed_capabilities": allowed}
+						// As a mesh may set them; without any Go's runtime does not read them.
+						e.Object(envoytest.Plugin.To("vm_config")...)["environment_variables"] = map[string]any{"key_values": map[string]any{"NAME": "value"}}
+					}})
+					logs := ""
+					if err != nil {
+						logs = err.Error()
+					} else {
+						send(t, "POST", e.URL()+"/mcp", chargeBody, "Idempotency-Key", "capabilities-"+without)
+						logs = e.Logs()
+						e.Close()
 					}
-					e.Object(envoytest.Plugin.To()...)["capability_restriction_config"] = map[string]any{"allowed_capabilities": allowed}
-					// As a mesh may set them; without any Go's runtime does not read them.
-					e.Object(envoytest.Plugin.To("vm_config")...)["environment_variables"] = map[string]any{"key_values": map[string]any{"NAME": "value"}}
-				}})
-				logs := ""
-				if err != nil {
-					logs = err.Error()
-				} else {
-					send(t, "POST", e.URL()+"/mcp", chargeBody, "Idempotency-Key", "capabilities-"+without)
-					logs = e.Logs()
-					e.Close()
-				}
-				if refused := err != nil || strings.Contains(logs, refusedCapability); refused != (without != "") {
-					t.Errorf("without %q: want something refused: %v; %v; %s", without, without != "", err, logs[max(0, len(logs)-500):])
-				}
+					if refused := err != nil || strings.Contains(logs, refusedCapability); refused != (without != "") {
+						t.Errorf("without %q: want something refused: %v; %v; %s", without, without != "", err, logs[max(0, len(logs)-500):])
+					}
+				})
 			}
 		})
 	}

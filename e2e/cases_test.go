@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"errors"
 	"maps"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/callonce/callonce/e2e/envoytest"
@@ -33,21 +35,66 @@ func TestDetached(t *testing.T) { conformance.Detached(t, front{}) }
 
 func TestWaiting(t *testing.T) { conformance.Waiting(t, front{}) }
 
+// Calls that go on without their callers, and repeats that wait for them, when something breaks.
+func TestTroubles(t *testing.T) { conformance.Troubles(t, front{}) }
+
+// What servers say of their own tools, learned from answers that pass (trust_hints).
+func TestHints(t *testing.T) { conformance.Hints(t, front{}) }
+
 func TestCauses(t *testing.T) { conformance.Causes(t, front{}) }
 
 func TestOperators(t *testing.T) { conformance.Operators(t, front{}) }
 
 func TestForgetting(t *testing.T) { conformance.Forgetting(t, front{}) }
 
+func TestFirstLine(t *testing.T) { conformance.FirstLine(t, front{}, "..") }
+
+// The filter on the Go SDK, which judges our own binding (plugin/sdk), shows the same cases; with CALLONCE_SDK=1 the rest of the kit too, but
+// for calls that outlive their callers, which it refuses.
+func TestCasesOnTheSDK(t *testing.T) {
+	conformance.Run(t, front{sdk: true}, func(c conformance.Case) bool { return c.Envoy })
+}
+
+func TestMoreOnTheSDK(t *testing.T) {
+	if os.Getenv("CALLONCE_SDK") != "1" {
+		t.Skip("set CALLONCE_SDK=1 for the rest of the kit on the SDK")
+	}
+	for name, play := range map[string]func(*testing.T, conformance.Front){
+		"Crowd": conformance.Crowd, "TypedClaims": conformance.TypedClaims, "JoinedNames": conformance.JoinedNames, "SteeringCookies": conformance.SteeringCookies,
+		"Large": conformance.Large, "Ends": conformance.Ends, "Presets": conformance.Presets, "Waiting": conformance.Waiting, "Causes": conformance.Causes,
+		"Operators": conformance.Operators, "Forgetting": conformance.Forgetting,
+	} {
+		t.Run(name, func(t *testing.T) { play(t, front{sdk: true}) })
+	}
+}
+
+// What the SDK cannot do Envoy refuses, in the filter's words.
+func TestRefusedOnTheSDK(t *testing.T) {
+	got := front{sdk: true}.StartError(t, conformance.Setup{Config: `{"policies":{"p":{"server":"s","anonymous":true,"on_disconnect":"continue"}},"default":"p","store":{"kind":"etcd","cluster":"c"}}`})
+	for _, want := range []string{"/store/kind: found \"etcd\"", "/policies/p/on_disconnect: found \"continue\"", "the filter on the Go SDK makes no gRPC calls"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("found %s\nexpected %s", got, want)
+		}
+	}
+}
+
 // front is a real Envoy, as the cases want it.
-type front struct{}
+type front struct {
+	sdk bool // with the filter on the Go SDK
+}
 
 func (front) Name() string { return "envoy" }
 
 // plugin builds what a case wants.
-func plugin(t testing.TB, s conformance.Setup) string {
+func (f front) plugin(t testing.TB, s conformance.Setup) string {
 	t.Helper()
 	switch {
+	case f.sdk && s.Faults:
+		return must(t, buildFaultyOnSDK)
+	case f.sdk && s.Small:
+		return must(t, buildSmallOnSDK)
+	case f.sdk:
+		return must(t, buildOnSDK)
 	case s.Faults:
 		return must(t, buildFaulty)
 	case s.Small:
@@ -63,7 +110,7 @@ func (f front) options(t testing.TB, s conformance.Setup) envoytest.Options {
 		workers = 2
 	}
 	return envoytest.Options{
-		Plugin: plugin(t, s), Config: s.Config, Upstream: s.Upstream,
+		Plugin: f.plugin(t, s), Config: s.Config, Upstream: s.Upstream,
 		Workers: workers, NoHoldHeaders: s.NoHoldHeaders, Retries: s.Retries,
 		IdleTimeout: s.IdleTimeout, Changes: s.Changes, Drain: s.Drain,
 		Edit: func(e *envoytest.Tree) {
@@ -125,7 +172,7 @@ func (f front) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 	return f.startWith(t, f.options(t, s))
 }
 
-func (front) startWith(t testing.TB, opts envoytest.Options) proxy {
+func (f front) startWith(t testing.TB, opts envoytest.Options) proxy {
 	t.Helper()
 	e, err := envoytest.Start(opts)
 	if err != nil {
@@ -137,7 +184,7 @@ func (front) startWith(t testing.TB, opts envoytest.Options) proxy {
 			t.Logf("envoy logged:\n%s", e.Logs())
 		}
 	})
-	return proxy{e}
+	return proxy{e, f}
 }
 
 func (f front) StartError(t testing.TB, s conformance.Setup) string {
@@ -160,6 +207,7 @@ func (f front) StartError(t testing.TB, s conformance.Setup) string {
 // proxy makes of Envoy's errors failures of the test.
 type proxy struct {
 	*envoytest.Envoy
+	front front
 }
 
 func (p proxy) Counter(t testing.TB, name string, labels map[string]string) int64 {
@@ -182,7 +230,7 @@ func (p proxy) AccessLog(t testing.TB) []map[string]string {
 
 func (p proxy) Change(t testing.TB, config string, faults bool) {
 	t.Helper()
-	if err := p.Envoy.Change(plugin(t, conformance.Setup{Faults: faults}), config); err != nil {
+	if err := p.Envoy.Change(p.front.plugin(t, conformance.Setup{Faults: faults}), config); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -36,12 +36,14 @@ func TestDecompressorAhead(t *testing.T) {
 				io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 			})
 			e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server, Edit: func(tree *envoytest.Tree) {
-				library := ext("compression.gzip.decompressor.v3.Gzip", map[string]any{})
-				if ratio > 0 {
-					library["max_inflate_ratio"] = ratio
+				text := block(t, "envoy/README.md", "yaml", "- name: unpack")
+				if !strings.Contains(text, "        max_inflate_ratio: 1032\n") {
+					t.Fatalf("want a max_inflate_ratio of 1032 in\n%s", text)
 				}
-				tree.Insert([]any{map[string]any{"name": "unpack", "typed_config": ext("filters.http.decompressor.v3.Decompressor",
-					map[string]any{"decompressor_library": map[string]any{"name": "gzip", "typed_config": library}})}}, envoytest.Filters...)
+				if ratio == 0 {
+					text = strings.Replace(text, "        max_inflate_ratio: 1032\n", "", 1)
+				}
+				tree.Insert(listOf(t, text), envoytest.Filters...)
 			}})
 			resp, text := send(t, "POST", e.URL(), packed.String(), "Content-Encoding", "gzip", "Idempotency-Key", "one")
 			if resp.StatusCode != status {

@@ -91,7 +91,7 @@ func TestConfigurationAsItStands(t *testing.T) {
 	}
 	for name, envoy := range map[string]func() (string, error){"newest": tools.Envoy, "oldest": tools.OldestEnvoy} {
 		binary := must(t, envoy)
-		for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml", "replicas.yaml", "dynamic/bootstrap.yaml"} {
+		for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml", "detach.yaml", "replicas.yaml", "dynamic/bootstrap.yaml"} {
 			t.Run(name+" "+file, func(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), binary, "--mode", "validate", "-c", filepath.Join(root, "envoy", file))
 				cmd.Dir = top

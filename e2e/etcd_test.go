@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -242,16 +241,11 @@ func payText(t testing.TB, url, key string, delayMS int) (kind, body string) {
 	if err != nil {
 		return "", ""
 	}
-	var refusal struct {
-		Error struct{ Data struct{ Type string } }
-	}
-	switch {
-	case resp.StatusCode == http.StatusOK && resp.Header.Get(keyed.ReplayedHeader) == "true":
-		return "replay", string(text)
-	case resp.StatusCode == http.StatusOK && strings.Contains(string(text), `"charge_id":"ch_`):
-		return "first", string(text)
-	case json.Unmarshal(text, &refusal) == nil && refusal.Error.Data.Type != "":
-		return refusal.Error.Data.Type, ""
+	switch kind := outcome(resp, string(text)); {
+	case kind == "replay", kind == "first" && charged(text):
+		return kind, string(text)
+	case strings.HasPrefix(kind, "idempotency_"):
+		return kind, ""
 	}
 	t.Errorf("key %s: neither an answer nor a refusal: %d %s", key, resp.StatusCode, text)
 	return "?", ""

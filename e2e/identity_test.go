@@ -40,7 +40,7 @@ func startVerifier(t testing.TB, opts envoytest.Options, edits ...func(*envoytes
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	return verifier{proxy{e}, realm}
+	return verifier{proxy{Envoy: e}, realm}
 }
 
 var (

@@ -30,11 +30,7 @@ func TestKeysCommand(t *testing.T) {
 	}))
 	defer server.Close()
 	v := startVerifier(t, envoytest.Options{Plugin: must(t, buildPlugin), Config: keysConfig, Upstream: server.URL}, everybodyPasses, func(e *envoytest.Tree) {
-		e.Insert([]any{map[string]any{
-			"name": "callonce-keys", "match": map[string]any{"path_separated_prefix": "/callonce/keys"},
-			"direct_response": map[string]any{"status": 404},
-			"metadata":        map[string]any{"filter_metadata": map[string]any{"callonce": map[string]any{"policy": "payments"}}},
-		}}, envoytest.Host.To("routes")...)
+		e.Insert(listOf(t, block(t, "docs/operators.md", "yaml", "- name: callonce-keys")), envoytest.Host.To("routes")...)
 	})
 	ada := callers.Client{Token: v.realm.Token(callers.First, "ada", nil)}
 	charge := func() int {
@@ -59,6 +55,12 @@ func TestKeysCommand(t *testing.T) {
 	ca := file("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.ConnectionState().PeerCertificates[0].Raw})))
 	c.Close()
 	token := file("token", v.realm.Token(callers.First, "olga", map[string]any{"roles": []string{"payments-ops"}}))
+	// The command lines of docs/operators.md are among those that run here, with this proxy's address and authority.
+	shown := strings.NewReplacer("dist/callonce keys ", "", "https://proxy.example", v.URL())
+	lines := regexp.MustCompile(`(?m)^    (dist/callonce keys .*)$`).FindAllStringSubmatch(document(t, "docs/operators.md"), -1)
+	if len(lines) != 3 {
+		t.Fatalf("want three command lines in docs/operators.md, got %q", lines)
+	}
 	run := func(tokenFile string, args ...string) (string, error) {
 		args = append(append([]string{"keys"}, args...), "--url", v.URL()+"/callonce/keys", "--ca", ca, "--token-file", tokenFile)
 		out, err := exec.CommandContext(t.Context(), must(t, buildCommand), args...).CombinedOutput()
@@ -82,6 +84,20 @@ func TestKeysCommand(t *testing.T) {
 	}
 	if got := charge(); got != 502 || len(paths) != 2 {
 		t.Errorf("released, a repeat gets %d, and the server saw %q", got, paths)
+	}
+	for i, want := range []string{"0 keys", row[1], "released"} {
+		line := strings.Replace(shown.Replace(lines[i][1]), "5f2b9c0d1e3a4b67", row[1], 1) + " --ca " + ca
+		if strings.Contains(line, "resolve") {
+			line += " --yes"
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", must(t, buildCommand)+" keys "+line)
+		cmd.Dir = dir // where token lies
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: want %q, got %v: %s", line, want, err, out)
+		}
+	}
+	if got := charge(); got != 502 {
+		t.Errorf("released by the line of the document, a repeat gets %d", got)
 	}
 	if out, err := run(token, "show", row[1]); err != nil || !strings.Contains(out, "outcome_unknown") {
 		t.Errorf("%v: %s", err, out)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -109,33 +110,94 @@ func TestListingAFullTable(t *testing.T) {
 			t.Errorf("%s: %d keys, want %d", query, keys, listedEntries)
 		}
 	}
-	// Under load: the slowest call while pages are read without a pause, on the one worker that serves both.
-	slowest := func(n int) (most time.Duration) {
-		for i := range 300 {
-			began := time.Now()
-			calls(listedEntries+n+i, listedEntries+n+i+1, 1)
-			most = max(most, time.Since(began))
+	// Under load: calls of four clients, while an operator reads pages at a pace, on the one worker that serves both.
+	from := listedEntries
+	load := func(pace time.Duration, query string) (out loaded) {
+		done := make(chan struct{})
+		var reader sync.WaitGroup
+		if query != "" {
+			reader.Go(func() {
+				next := ""
+				for {
+					status, text := ask(ops, "GET", "/mcp/keys?"+query+next, "", "")
+					var page struct{ Next string }
+					if err := json.Unmarshal([]byte(text), &page); status != 200 || err != nil {
+						t.Errorf("%d %s", status, text)
+						return
+					}
+					out.pages++
+					if next = ""; page.Next != "" {
+						next = "&at=" + page.Next
+					}
+					select {
+					case <-done:
+						return
+					case <-time.After(pace):
+					}
+				}
+			})
 		}
-		return most
-	}
-	alone := slowest(0)
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-				list("limit=500")
+		began := time.Now()
+		out.cpu = cpu(1, func() {
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			for c := range loadClients {
+				wg.Go(func() {
+					for n := from + c; n < from+loadCalls; n += loadClients {
+						began := time.Now()
+						calls(n, n+1, 1)
+						mu.Lock()
+						out.took = append(out.took, time.Since(began))
+						mu.Unlock()
+					}
+				})
 			}
-		}
-	})
-	beside := slowest(1000)
-	close(done)
-	wg.Wait()
-	t.Logf("the slowest of 300 calls: %v alone, %v beside pages without a pause", alone, beside)
-	if n := server.Runs("charge"); n != listedEntries+600 {
-		t.Errorf("%d calls ran", n)
+			wg.Wait()
+		})
+		out.lasted = time.Since(began)
+		close(done)
+		reader.Wait()
+		from += loadCalls
+		slices.Sort(out.took)
+		return out
 	}
+	variants := []struct {
+		name, query string
+		pace        time.Duration
+	}{{"nobody lists", "", 0}, {"a page of 100 each 100 ms", "limit=100", 100 * time.Millisecond}, {"a page of 500 each 100 ms", "limit=500", 100 * time.Millisecond}, {"pages of 100 without a pause", "limit=100", 0}, {"pages of 500 without a pause", "limit=500", 0}}
+	all := make([]loaded, len(variants))
+	for range loadRounds {
+		for i, v := range variants {
+			all[i].add(load(v.pace, v.query))
+		}
+	}
+	for i, v := range variants {
+		slices.Sort(all[i].took)
+		t.Logf("| %s | %s |", v.name, all[i])
+	}
+	if n, want := server.Runs("charge"), listedEntries+len(variants)*loadRounds*loadCalls; n != want {
+		t.Errorf("%d calls ran, want %d", n, want)
+	}
+}
+
+const loadClients, loadCalls, loadRounds = 4, 200, 4
+
+// loaded is what calls took while keys were listed.
+type loaded struct {
+	took        []time.Duration // of each call
+	cpu, lasted time.Duration   // of the proxy; of the whole
+	pages       int
+}
+
+func (l *loaded) add(o loaded) {
+	l.took, l.cpu, l.lasted, l.pages = append(l.took, o.took...), l.cpu+o.cpu, l.lasted+o.lasted, l.pages+o.pages
+}
+
+// String has the columns of docs/measurements.md: pages and calls a second, the proxy's CPU time for each call, all that was spent on pages
+// in it, and what calls took.
+func (l loaded) String() string {
+	n := len(l.took)
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
+	return fmt.Sprintf("%.0f | %.0f | %.0f | %s | %s | %s", float64(l.pages)/l.lasted.Seconds(), float64(n)/l.lasted.Seconds(), float64(l.cpu)/float64(n)/float64(time.Microsecond),
+		ms(l.took[n/2]), ms(l.took[n*99/100]), ms(l.took[n-1]))
 }

@@ -1,15 +1,15 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/callonce/callonce/e2e/envoytest"
+	"github.com/callonce/callonce/e2e/meshes"
+	"github.com/callonce/callonce/e2e/spellings"
 	"github.com/callonce/callonce/plugin/conformance"
 )
 
@@ -20,7 +20,7 @@ type mesh struct {
 	shape func(*testing.T, *envoytest.Tree)
 }
 
-var meshes = []mesh{
+var listeners = []mesh{
 	{"istio-gateway", true, sentBy("istio-gateway")},
 	{"istio-sidecar", true, sentBy("istio-sidecar")},
 	{"istio-wasmplugin", false, sentBy("istio-wasmplugin")},
@@ -28,56 +28,13 @@ var meshes = []mesh{
 }
 
 // sentBy puts what a control plane sent for the manifests in the place of envoy.yaml's connection manager. make mesh records it
-// (testdata/meshes) and compares it. The test's own are the server, the access log, and of the filter the module and the configuration.
+// (testdata/meshes) and compares it.
 func sentBy(name string) func(*testing.T, *envoytest.Tree) {
 	return func(t *testing.T, e *envoytest.Tree) {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join("testdata", "meshes", name+".json"))
-		if err != nil {
+		if err := meshes.Put(name, e); err != nil {
 			t.Fatal(err)
 		}
-		var r struct{ Listener, Manager map[string]any }
-		if err := json.Unmarshal(text, &r); err != nil {
-			t.Fatal(err)
-		}
-		own := maps.Clone(e.Object(envoytest.Plugin...))
-		old := e.Object(envoytest.Manager...)
-		m := r.Manager
-		delete(m, "tracing")
-		delete(m["route_config"].(map[string]any), "@type") // which it has where it came by itself
-		for _, member := range []string{"access_log", "stat_prefix"} {
-			m[member] = old[member]
-		}
-		filterName := ""
-		for _, f := range list(m, "http_filters") {
-			if message, _ := at(f, "typed_config", "@type").(string); !strings.HasSuffix(message, "http.wasm.v3.Wasm") {
-				continue
-			}
-			filterName = f.(map[string]any)["name"].(string)
-			f.(map[string]any)["name"] = "callonce"
-			c := at(f, "typed_config", "config").(map[string]any)
-			c["configuration"] = own["configuration"]
-			vm := c["vm_config"].(map[string]any)
-			vm["code"] = at(own, "vm_config", "code")
-			delete(vm, "environment_variables")
-		}
-		if filterName == "" {
-			t.Fatalf("%s: no filter in it", name)
-		}
-		for _, host := range list(m, "route_config", "virtual_hosts") {
-			for _, route := range list(host, "routes") {
-				if action, _ := at(route, "route").(map[string]any); action != nil {
-					action["cluster"] = "mcp_server"
-				}
-				if each, _ := at(route, "typed_per_filter_config").(map[string]any); each[filterName] != nil && filterName != "callonce" {
-					each["callonce"] = each[filterName]
-					delete(each, filterName)
-				}
-			}
-		}
-		e.Set(m, envoytest.Manager...)
-		l := e.Object("static_resources", "listeners", 0)
-		l["per_connection_buffer_limit_bytes"] = r.Listener["per_connection_buffer_limit_bytes"]
 	}
 }
 
@@ -128,19 +85,6 @@ func gatewayListener(e *envoytest.Tree) {
 	m["server_header_transformation"] = "PASS_THROUGH"
 	filter := e.Object(envoytest.Filters.To(envoytest.Named("callonce"))...)
 	filter["disabled"] = true
-}
-
-func at(node any, path ...string) any {
-	for _, name := range path {
-		m, _ := node.(map[string]any)
-		node = m[name]
-	}
-	return node
-}
-
-func list(node any, path ...string) []any {
-	l, _ := at(node, path...).([]any)
-	return l
 }
 
 func meshRoute(name any, match map[string]any, timeout any) map[string]any {
@@ -207,7 +151,7 @@ func (f meshFront) Start(t testing.TB, s conformance.Setup) conformance.Proxy {
 			t.Logf("envoy logged:\n%s", e.Logs())
 		}
 	})
-	return proxy{e}
+	return proxy{Envoy: e}
 }
 
 // The field's cases, on the listeners of meshes as the manifests leave them. They take long, so only where they are asked for:
@@ -218,7 +162,7 @@ func TestMeshCases(t *testing.T) {
 	if wanted == "" {
 		t.Skip("CALLONCE_MESH_CASES is not set: plugin, or all")
 	}
-	for _, m := range meshes {
+	for _, m := range listeners {
 		if m.holds && wanted != "all" {
 			continue
 		}
@@ -234,22 +178,16 @@ var cannot = map[string]map[string]bool{}
 const meshConfig = `{"namespace":"demo","policies":{"payments":{"server":"payments","anonymous":true,"strip":true,
 	"tools":[{"match":"charge","guard":"optional"},{"match":"refund","guard":"required"}]}},"routes":{"other":"off"},"default":"payments"}`
 
-// spellings are /mcp to some server or other: escaped, doubled, in upper case, with parameters, through other folders.
-var spellings = []string{
-	"/mcp", "/mcp/", "/mcp/team", "/mcp?x=/oauth", "/mcp#x", "/MCP", "/Mcp/", "/%6dcp", "/m%63p", "/%6D%63%70", "/%4dCP", "//mcp", "///mcp//", "/./mcp", "/x/../mcp",
-	"/x/%2e%2e/mcp", "/x/%2E%2E/mcp/", "/x%2f..%2fmcp", "/x%2F..%2Fmcp", "/%2fmcp", "/%2f%2fmcp", "/mcp%2f", "/x%5c..%5cmcp", `/x\..\mcp`, "/mcp;a=b", "/mcp%3ba=b", "/MCP;a", "/mcp.json", "/mcp%20", "/mcp%00", "/mcp%23",
-}
-
 // No spelling of the path leads a call of a required tool around the filter, and what is not on the path is left alone.
 func TestMeshPaths(t *testing.T) {
-	for _, m := range meshes {
+	for _, m := range listeners {
 		t.Run(m.name, func(t *testing.T) {
 			server := startArrivals(t, httptest.NewServer)
 			e := startEnvoy(t, envoytest.Options{
 				Plugin: must(t, buildPlugin), Config: meshConfig, Upstream: server.URL, NoHoldHeaders: !m.holds,
 				Edit: func(e *envoytest.Tree) { m.shape(t, e) },
 			})
-			for _, path := range spellings {
+			for _, path := range spellings.MCP {
 				status, body := raw(t, e.URL(), "POST", path, "application/json", mustHaveKey)
 				switch {
 				case strings.Contains(body, `"idempotency_key_required"`), status == 307: // a redirect leads to the usual spelling
@@ -286,11 +224,11 @@ func TestMeshPathsUnclosed(t *testing.T) {
 		"istio": {func(e *envoytest.Tree) {
 			istioListener(e, true)
 			e.Set(plainPrefix(map[string]any{"prefix": "/mcp"}), envoytest.Host.To("routes")...)
-		}, []string{"/MCP", "/%2fmcp", "//mcp", "/x%2f..%2fmcp"}},
+		}, []string{"/MCP", "/%2fmcp", "//mcp", "/x%2f..%2fmcp", "/;/mcp"}},
 		"envoy-gateway": {func(e *envoytest.Tree) {
 			gatewayListener(e)
 			e.Set(plainPrefix(map[string]any{"path_separated_prefix": "/mcp"}), envoytest.Host.To("routes")...)
-		}, []string{"/MCP", "/mcp;a=b"}},
+		}, []string{"/MCP", "/mcp;a=b", "/;/mcp"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startArrivals(t, httptest.NewServer)
@@ -319,7 +257,7 @@ func TestGatewayBuffer(t *testing.T) {
 		e := startEnvoy(t, envoytest.Options{
 			Plugin: must(t, buildPlugin), Config: meshConfig, Upstream: server.URL,
 			Edit: func(e *envoytest.Tree) {
-				meshes[3].shape(t, e)
+				listeners[3].shape(t, e)
 				if !shipped {
 					e.Set(32768, "static_resources", "listeners", 0, "per_connection_buffer_limit_bytes")
 				}

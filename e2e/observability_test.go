@@ -38,16 +38,9 @@ func observed(t *testing.T) (all []string) {
 }
 
 // What Prometheus is given is right by its own tool, each alert fires where it should and not
-// before, and the dashboard's expressions are PromQL. Needs promtool (Debian: prometheus), by
-// the variable PROMTOOL or in the path.
+// before, and the dashboard's expressions are PromQL.
 func TestPromtool(t *testing.T) {
-	promtool := os.Getenv("PROMTOOL")
-	if promtool == "" {
-		var err error
-		if promtool, err = exec.LookPath("promtool"); err != nil {
-			t.Skip("no promtool here: ", err)
-		}
-	}
+	promtool := must(t, tools.Promtool)
 	folder := filepath.Join(must(t, tools.Root), "envoy", "observability")
 	type rule struct {
 		Record string `yaml:"record"`

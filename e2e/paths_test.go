@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/callonce/callonce/e2e/envoytest"
+	"github.com/callonce/callonce/e2e/spellings"
 	"github.com/callonce/callonce/e2e/tools"
 )
 
@@ -76,13 +78,10 @@ const mustHaveKey = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"na
 func TestGuardedPath(t *testing.T) {
 	server := startArrivals(t, httptest.NewServer)
 	e := startEnvoy(t, envoytest.Options{Plugin: must(t, buildPlugin), Upstream: server.URL})
-	for _, path := range []string{
-		"/mcp", "/mcp/", "/mcp/team", "/mcp?x=/oauth", "/MCP", "/Mcp", "/%6dcp", "/m%63p", "//mcp", "/./mcp", "/x/../mcp", "/x/%2e%2e/mcp", "/x/%2E%2E/mcp/",
-		"/x%2f..%2fmcp", "/%2fmcp", "/mcp%2f", "/x%5c..%5cmcp", "/mcp;a=b", "/mcp%3ba=b", "/;/mcp", "/;a=b/mcp", "/x;/../mcp", "/%256dcp", "/x;y",
-	} {
+	for _, path := range append([]string{"/x;y"}, spellings.MCP...) {
 		status, body := raw(t, e.URL(), "POST", path, "application/json", mustHaveKey)
 		// A redirect leads to the path's usual spelling.
-		if status != 307 && !strings.Contains(body, `"idempotency_key_required"`) {
+		if status != 307 && !strings.Contains(body, `"idempotency_key_required"`) && !(status == 400 && len(body) < 100) { // Envoy itself takes no such path
 			t.Errorf("%s: want idempotency_key_required, got %d %s", path, status, body)
 		}
 		if got := server.take(); len(got) > 0 {
@@ -205,6 +204,37 @@ func TestCommentOnHTTPS(t *testing.T) {
 		}})
 		if resp, body := post(t, e.URL()); resp.StatusCode != want {
 			t.Errorf("%s: want %d, got %d %s", name, want, resp.StatusCode, body)
+		}
+	}
+}
+
+// detach.yaml guards each spelling that envoy.yaml guards, and lets nobody to the path that its routes rewrite to: only its last route is off.
+func TestDetachLeadsAroundNothing(t *testing.T) {
+	var tree map[string]any
+	if err := yaml.Unmarshal([]byte(envoyFile(t, "detach.yaml")), &tree); err != nil {
+		t.Fatal(err)
+	}
+	routes := envoytest.NewTree(tree).At(envoytest.Host.To("routes")...).([]any)
+	for _, path := range []string{"/mcp", "/%3b/mcp", "/%3Ba/mcp", "/;/mcp", "/%253b/mcp", "/v2/mcp", "/V2/MCP/tenant", "/v2/mcp;a"} {
+		name := ""
+		for _, r := range routes {
+			route := r.(map[string]any)
+			match := route["match"].(map[string]any)
+			if match["headers"] != nil {
+				continue
+			}
+			prefix, _ := match["prefix"].(string)
+			fits := prefix != "" && strings.HasPrefix(strings.ToLower(path), prefix)
+			if odd, is := match["safe_regex"].(map[string]any); is {
+				fits = regexp.MustCompile("^(?:" + odd["regex"].(string) + ")$").MatchString(path)
+			}
+			if fits {
+				name = route["name"].(string)
+				break
+			}
+		}
+		if name == "" || name == "other" {
+			t.Errorf("%s goes by the route %q, on which nothing guards", path, name)
 		}
 	}
 }

@@ -11,12 +11,19 @@ import (
 	"github.com/callonce/callonce/e2e/payments"
 )
 
-// proxies are the two hosts of the filter, each with the configuration of the demo
-// (envoy.yaml and testdata/demo.json hold the same) unless another is given.
-var proxies = []struct {
+type hostOfFilter struct {
 	name  string
 	start func(t *testing.T, upstream string, config ...string) (url string)
-}{
+}
+
+// onSDK is Envoy with the filter on the Go SDK, which judges our own binding.
+var onSDK = hostOfFilter{"envoy, on the SDK", func(t *testing.T, upstream string, config ...string) string {
+	return startEnvoy(t, envoytest.Options{Plugin: must(t, buildOnSDK), Upstream: upstream, Workers: 2, Config: strings.Join(config, "")}).URL()
+}}
+
+// proxies are the two hosts of the filter, each with the configuration of the demo
+// (envoy.yaml and testdata/demo.json hold the same) unless another is given.
+var proxies = []hostOfFilter{
 	{"hostsim", func(t *testing.T, upstream string, config ...string) string {
 		return startHostsim(t, hostsimcmd.Options{Upstream: upstream}, config...).URL()
 	}},

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,18 +112,14 @@ func (c raceCall) send() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	charged := strings.Contains(string(text), `"charge_id":"ch_`)
-	replayed := resp.Header.Get(keyed.ReplayedHeader) == "true"
-	var refusal struct {
-		Error struct{ Data struct{ Type string } }
-	}
-	switch {
-	case resp.StatusCode == http.StatusOK && charged && replayed:
-		return "replay", nil
-	case resp.StatusCode == http.StatusOK && charged:
-		return "first", nil
-	case json.Unmarshal(text, &refusal) == nil && refusal.Error.Data.Type == "idempotency_in_flight":
+	switch kind := outcome(resp, string(text)); {
+	case kind == "replay" && charged(text), kind == "first" && charged(text):
+		return kind, nil
+	case kind == "idempotency_in_flight":
 		return "in_flight", nil
 	}
 	return "", fmt.Errorf("want a charge, a replay or an in_flight refusal, got %d: %s", resp.StatusCode, text)
 }
+
+// charged says that an answer of the payments server is one of a charge.
+func charged(text []byte) bool { return strings.Contains(string(text), `"charge_id":"ch_`) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	keyed "github.com/callonce/callonce/clients/go"
 )
 
 // recorder is a server that notes what reaches it, byte for byte. How it answers a
@@ -123,18 +125,25 @@ func toolCall(id, tool, arguments string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
 }
 
-// outcome says in a word what came back: a refusal's type, "replay", "first", or the
-// status.
+// outcome says in a word what came back, in JSON or as an event: a refusal's type, "replay", "first", or the status. A refusal is one
+// whatever its status: a policy's reply may give it 200.
 func outcome(resp *http.Response, body string) string {
-	var m struct {
-		Result json.RawMessage
-		Error  struct{ Data struct{ Type string } }
+	messages := []string{body}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		messages = strings.Split(body, "\n")
 	}
-	if json.Unmarshal([]byte(body), &m) == nil {
+	for _, message := range messages {
+		var m struct {
+			Result json.RawMessage
+			Error  struct{ Data struct{ Type string } }
+		}
+		if json.Unmarshal([]byte(strings.TrimPrefix(message, "data: ")), &m) != nil {
+			continue
+		}
 		switch {
 		case m.Error.Data.Type != "":
 			return m.Error.Data.Type
-		case m.Result != nil && resp.Header.Get("Idempotency-Replayed") == "true":
+		case m.Result != nil && resp.Header.Get(keyed.ReplayedHeader) == "true":
 			return "replay"
 		case m.Result != nil:
 			return "first"

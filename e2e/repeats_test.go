@@ -21,14 +21,16 @@ type repeated struct {
 	Outcomes, Sources map[string]int
 }
 
-// repeatsIn runs the recipe on an access log. Needs jq.
+// repeatsIn runs the recipe on an access log, as envoy/README.md tells.
 func repeatsIn(t *testing.T, log string) (groups []repeated) {
 	t.Helper()
-	jq, err := exec.LookPath("jq")
-	if err != nil {
-		t.Skip("no jq here: ", err)
+	const line = "    jq -n -f envoy/observability/repeats.jq access.log\n"
+	if !strings.Contains(envoyFile(t, "README.md"), line) {
+		t.Fatalf("envoy/README.md does not have the line %q", line)
 	}
-	out, err := exec.CommandContext(t.Context(), jq, "-n", "-f", filepath.Join(must(t, tools.Root), "envoy", "observability", "repeats.jq"), log).CombinedOutput()
+	cmd := exec.CommandContext(t.Context(), must(t, tools.Jq), "-n", "-f", "envoy/observability/repeats.jq", log)
+	cmd.Dir = must(t, tools.Root)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -85,9 +87,6 @@ func TestRepeatsRecipe(t *testing.T) {
 // repeats shows that the recipe reads what Envoy logs.
 func (o operator) repeats() {
 	o.t.Helper()
-	if _, err := exec.LookPath("jq"); err != nil {
-		return
-	}
 	records, err := o.envoy.AccessLog()
 	if err != nil {
 		o.t.Fatal(err)

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, proxy := range proxies {
+	for _, proxy := range append(slices.Clone(proxies), onSDK) {
 		for _, answer := range answers {
 			t.Run(proxy.name+"/"+answer.name, func(t *testing.T) {
 				server := startPayments(t, answer.opts)

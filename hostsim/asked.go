@@ -14,7 +14,7 @@ var _ abi.Proxy = (*vm)(nil)
 // Watch lets the host's hooks see a call.
 func (v *vm) Watch() abi.Watch {
 	h := &v.host.config.Hooks
-	if h.Before == nil && h.After == nil {
+	if h.Before == nil && h.After == nil && h.Hands == nil {
 		return nil
 	}
 	return &watch{hooks: h, call: Call{Worker: v.number, Context: v.current.id}}
@@ -40,6 +40,13 @@ func (w *watch) Before(function string, a *abi.Arguments) (Status, bool) {
 	return verdict.status, verdict.kind == proceed
 }
 
+func (w *watch) Hands(b []byte) []byte {
+	if w.hooks.Hands == nil {
+		return b
+	}
+	return w.hooks.Hands(&w.call, b)
+}
+
 func (w *watch) After(st Status) {
 	if w.hooks.After != nil {
 		w.hooks.After(&w.call, st)
@@ -53,6 +60,23 @@ func (v *vm) Log(level LogLevel, text string) {
 	if v.host.config.Log != nil {
 		v.host.config.Log(v.number, level, text)
 	}
+}
+
+// mostPrinted bounds what is kept for [Hooks].Failed.
+const mostPrinted = 64 << 10
+
+func (v *vm) Printed(b []byte) {
+	v.printed = append(v.printed, b[:min(len(b), mostPrinted-len(v.printed))]...)
+}
+
+func (v *vm) Foreign(name string, argument []byte) ([]byte, Status) {
+	if f := v.host.config.Foreign[name]; f != nil {
+		return f(argument)
+	}
+	if name == "clear_route_cache" {
+		return nil, StatusOK
+	}
+	return nil, StatusNotFound
 }
 
 func (v *vm) Now() time.Time      { return v.host.clock.Now() }

@@ -138,6 +138,7 @@ func (c *httpClient) write(ctx context.Context, rw http.ResponseWriter, control 
 			control.Flush() // what came before the cut reaches the client
 			return cutOff
 		case errors.Is(w.err, http.ErrContentLength):
+			control.Flush()
 			surplus()
 			return cutOff
 		case w.err != nil:

@@ -17,6 +17,8 @@ type Request struct {
 	Headers                 []Header
 	// Body is sent in one piece; nil = none.
 	Body []byte
+	// Metadata is the dynamic metadata of the request, as in [ProxyOptions].
+	Metadata map[string]any
 	// Server is told once the whole request has left the filter, on the worker's loop, where it must not block. It answers through the
 	// Arrival, at once or at any later time and from any goroutine. Nil = a server that never answers.
 	Server func(*Arrival)
@@ -68,6 +70,9 @@ func (h *Host) Play(worker int, r Request) (*Stream, error) {
 	}
 	posted := w.loop.post("request headers", func() {
 		info := streamInfo{method: r.Method, path: r.Path, protocol: "HTTP/1.1", remote: "127.0.0.1:1", local: "127.0.0.1:2", connection: n, time: h.clock.Now()}
+		if r.Metadata != nil {
+			info.metadata = func() map[string]any { return r.Metadata }
+		}
 		p.s = newStream(w, info, p.client, func(int) {})
 		p.s.router = &router{s: p.s, pool: directDialer{r.Server}}
 		p.s.request.next = p.s.router

@@ -146,17 +146,20 @@ func startEnvoy(t *testing.T, path string, s *scenario) stage {
 	t.Helper()
 	up := newUpstream(t)
 	upstream := up.address
+	if s.acts[0].options["upstream"] == "http2" {
+		upstream = newHTTP2Upstream(t)
+	}
 	if s.acts[0].path == "/dead" {
 		upstream = deadAddress(t)
 	}
 	dir := t.TempDir()
-	e := &envoyStage{listen: deadAddress(t), admin: deadAddress(t), log: filepath.Join(dir, "log"), up: up, listener: filepath.Join(dir, "listener.yaml")}
+	e := &envoyStage{listen: freeAddress(t), admin: freeAddress(t), log: filepath.Join(dir, "log"), up: up, listener: filepath.Join(dir, "listener.yaml")}
 	options := s.acts[0].options
 	e.values = map[string]any{
 		"Listen": splitAddress(t, e.listen), "Admin": splitAddress(t, e.admin), "Up": splitAddress(t, upstream), "Dead": splitAddress(t, deadAddress(t)),
 		"Grpc": splitAddress(t, newGrpcUpstream(t)),
 		"Wasm": probePath, "Listener": e.listener,
-		"Plugin": fmt.Sprintf("%q", scenarioConfig), "Hold": options["hold"] != "no", "Trailers": options["trailers"] == "yes",
+		"Plugin": fmt.Sprintf("%q", scenarioConfig), "Hold": options["hold"] != "no", "Trailers": options["trailers"] == "yes", "HTTP2": options["upstream"] == "http2",
 		"Metadata": metadataValues(t), "Timeout": scenarioTimeout, "Idle": scenarioIdle, "Headers": scenarioHeaders,
 	}
 	e.writeListener(t)
@@ -271,7 +274,7 @@ static_resources:
     typed_extension_protocol_options:
       envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
         "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {http_protocol_options: {enable_trailers: {{.Trailers}}}}
+        explicit_http_config: {{if .HTTP2}}{http2_protocol_options: {}}{{else}}{http_protocol_options: {enable_trailers: {{.Trailers}}}}{{end}}
     load_assignment: {cluster_name: up, endpoints: [{lb_endpoints: [{endpoint: {address: {{.Up}}}}]}]}
   - name: dead
     connect_timeout: 1s

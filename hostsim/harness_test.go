@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -194,11 +195,30 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-// deadAddress is one where nobody listens.
-func deadAddress(t *testing.T) string {
+// freeAddress is one where nobody listens yet.
+func freeAddress(t *testing.T) string {
 	l := listen(t)
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// deadAddress is one where nobody listens, and nobody comes to for as long as the test runs: its port is taken.
+func deadAddress(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("127.0.0.1:", at.(*syscall.SockaddrInet4).Port)
 }
 
 // answer is what a client got: a status, headers and a body, perhaps cut short.

@@ -51,8 +51,15 @@ var errCrash = errors.New("crashed by a test hook")
 type Hooks struct {
 	// Before runs before every host function that is named in the ABI (not WASI's).
 	Before func(*Call) Verdict
+	// Hands runs where a host function hands bytes over: what it returns is handed over in their place. So a test plays a host that
+	// hands over what no real one does.
+	Hands func(c *Call, b []byte) []byte
 	// After runs once the call has its result, also when Before made it fail; not after a crash.
 	After func(*Call, Status)
+	// Failed runs when a VM has ended by itself: by a panic or another trap, by too much memory, or as an Envoy would die. printed is what
+	// the module wrote to its standard error in the callback that ended it, 64 KiB at most: of a filter in Go the panic and its stack.
+	// It does not run for a VM that a test has ended (Crash, [Host.Crash]).
+	Failed func(worker int, err error, printed string)
 	// Event runs before each step of a worker's event loop. The name says what kind of step: "headers", "tick", "queue", …
 	Event func(worker int, name string)
 	// Posted runs before a step is queued for a worker's event loop, on the goroutine that queues it, and must not block. Steps are taken

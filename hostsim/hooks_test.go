@@ -163,3 +163,24 @@ func TestEventHookNamesEveryStep(t *testing.T) {
 		}
 	}
 }
+
+// What a hook hands over is what the module gets, and only where the function hands something over.
+func TestHandsOtherBytes(t *testing.T) {
+	r := newRig(t, func(c *Config, _ *ProxyOptions) {
+		c.Hooks.Hands = func(call *Call, b []byte) []byte {
+			if call.Function == "proxy_get_shared_data" && string(b) == "v" {
+				return []byte("another value")
+			}
+			return b
+		}
+	})
+	r.do("POST", "/ok", "A", "rh sharedset first v 0", "x")
+	r.end("A")
+	r.do("POST", "/ok", "B", "rh sharedget first", "x")
+	if got := r.end("B"); !hasPrefix(got, `rh sharedget first -> "another value"`) {
+		t.Errorf("got %q", got)
+	}
+	if v, _, _ := r.host.Store().Get("vmid", "first"); string(v) != "v" {
+		t.Errorf("the value itself was changed: %q", v)
+	}
+}

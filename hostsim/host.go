@@ -41,7 +41,7 @@ type Config struct {
 	// Log gets every line that a module logs or prints. It runs on the worker's loop, or on several at once.
 	Log func(worker int, level LogLevel, msg string)
 	// Properties are what proxy_get_property answers, by the path joined with dots ("xds.route_name"), on top of what the host
-	// knows by itself. A string is its bytes; a number must be in the ABI's binary form.
+	// knows by itself. A string is its bytes; numbers and truth values are what [Int64], [Uint64], [Double] and [Bool] make of them.
 	Properties map[string][]byte
 	// Clusters says where callouts find the clusters that they name: a URL each, of which scheme and host count. The scheme h2c is
 	// HTTP/2 without encryption, which gRPC servers want.
@@ -49,6 +49,9 @@ type Config struct {
 	// Servers are clusters that are functions of a test instead: one is told of each callout as [Request].Server is of a request, and
 	// its answer is a step of the worker's loop.
 	Servers map[string]func(*Arrival)
+	// Foreign are functions that the module may call by name (proxy_call_foreign_function), with an argument of bytes and a result of
+	// bytes. They run on the worker's loop, several workers' at once. There is none by itself but "clear_route_cache", which does nothing.
+	Foreign map[string]func(argument []byte) ([]byte, Status)
 	// Store is the process in which the host lives; nil means a new one.
 	Store *Store
 	// FailReload brings a VM that failed back on the first request that comes ReloadBackoff (0 means 1 s) after it was last loaded.

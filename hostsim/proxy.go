@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -46,6 +47,9 @@ type ProxyOptions struct {
 	HeadersTimeout time.Duration
 	// Trailers lets HTTP/1 trailers through, which Envoy drops by default.
 	Trailers bool
+	// UpstreamHTTP2 speaks unencrypted HTTP/2 to the upstream, as a cluster with http2_protocol_options does. Trailers of a request go on
+	// there only where its header "trailer" names them.
+	UpstreamHTTP2 bool
 }
 
 // Proxy puts a Host in front of an upstream. As an http.Handler it works in any server; Serve runs one of its own that knows
@@ -53,7 +57,7 @@ type ProxyOptions struct {
 type Proxy struct {
 	host   *Host
 	opts   ProxyOptions
-	pool   *upstream.Pool
+	pool   cluster
 	server *http.Server
 	conns  connTable
 }
@@ -65,7 +69,11 @@ func NewProxy(h *Host, server *url.URL, o ProxyOptions) *Proxy {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = defaultConnectTimeout
 	}
-	p := &Proxy{host: h, opts: o, pool: upstream.NewPool(server, o.ConnectTimeout, h.config.BufferLimit, o.Trailers), conns: connTable{known: map[string]uint64{}}}
+	p := &Proxy{host: h, opts: o, conns: connTable{known: map[string]uint64{}}}
+	p.pool = upstream.NewPool(server, o.ConnectTimeout, h.config.BufferLimit, o.Trailers)
+	if o.UpstreamHTTP2 {
+		p.pool = upstream.NewHTTP2Streams(server, o.ConnectTimeout, h.config.BufferLimit)
+	}
 	p.server = &http.Server{Handler: p, Protocols: new(http.Protocols), ConnContext: p.conns.context, DisableGeneralOptionsHandler: true}
 	p.server.Protocols.SetHTTP1(true)
 	p.server.Protocols.SetUnencryptedHTTP2(true)
@@ -219,7 +227,7 @@ func (p *Proxy) newStream(worker *worker, r *http.Request, conn uint64, c client
 		info.metadata = func() map[string]any { return p.opts.Metadata(r) }
 	}
 	s := newStream(worker, info, c, w.Give)
-	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout}}
+	s.router = &router{s: s, pool: p.pool, opts: routeOptions{retries: p.opts.RouteRetries, responseTimeout: p.opts.ResponseTimeout, endWithData: p.opts.UpstreamHTTP2}}
 	s.request.next = s.router
 	s.idle = newIdleTimer(s, p.opts.IdleTimeout)
 	s.accessLog = p.opts.AccessLog
@@ -289,6 +297,9 @@ func requestHeaders(r *http.Request) *header.Map {
 		if !slices.Contains(hopByHop, l.Name) && !slices.Contains(nominated, l.Name) && l.Name != "expect" && !te {
 			h.Lines = append(h.Lines, l)
 		}
+	}
+	if len(r.Trailer) > 0 { // net/http has taken the header out
+		h.Add("trailer", strings.ToLower(strings.Join(slices.Sorted(maps.Keys(r.Trailer)), ", ")))
 	}
 	if !h.Has("x-forwarded-proto") {
 		h.Add("x-forwarded-proto", "http")

@@ -32,6 +32,7 @@ type router struct {
 type routeOptions struct {
 	retries         int
 	responseTimeout time.Duration
+	endWithData     bool // of a response: the last piece of a body and its end are one callback, as HTTP/2 has them in one frame
 }
 
 func (r *router) headers(h *header.Map, end bool) {
@@ -61,7 +62,7 @@ func (r *router) open(end bool) {
 		Data: func(b []byte, end bool) {
 			post("response body", func() {
 				r.responseEnded(end)
-				if end && len(b) > 0 {
+				if end && len(b) > 0 && !r.opts.endWithData {
 					// The end is a callback of its own, but no client can come between: it has the whole body, and may leave.
 					if r.s.response.onData(b, false); r.x != x || r.s.done {
 						return

@@ -1,6 +1,7 @@
 package hostsim
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/callonce/callonce/hostsim/internal/abi"
@@ -34,7 +35,8 @@ type vm struct {
 	startLines []LogLine // what was logged while a plugin starts; nil at other times
 	recording  bool
 
-	failed error
+	failed  error
+	printed []byte // to standard error, in the running callback
 }
 
 func newVM(h *Host, l *loop, number int) (*vm, error) {
@@ -64,6 +66,9 @@ func (v *vm) call(c *guestContext, export string, args ...uint64) (uint64, bool)
 	}
 	current, effective := v.current, v.effective
 	v.current, v.effective = c, 0
+	if current == nil {
+		v.printed = nil
+	}
 	result, err := v.code.Call(export, args...)
 	v.current, v.effective = current, effective
 	if err != nil {
@@ -91,6 +96,9 @@ func (v *vm) fail(err error) {
 	v.failed = err
 	v.release()
 	v.Log(LogCritical, fmt.Sprintf("VM failed: %v", err))
+	if f := v.host.config.Hooks.Failed; f != nil && !errors.Is(err, errCrash) {
+		f(v.number, err, string(v.printed))
+	}
 }
 
 // release stops what would call the VM later.

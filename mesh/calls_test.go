@@ -5,19 +5,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-)
 
-// spellings are /mcp to some server or other: escaped, doubled, in upper case, with parameters, through other folders. The same are tried
-// in e2e, on listeners like the meshes' (TestMeshPaths).
-var spellings = []string{
-	"/mcp", "/mcp/", "/mcp/team", "/mcp?x=/oauth", "/mcp#x", "/MCP", "/Mcp/", "/%6dcp", "/m%63p", "/%6D%63%70", "/%4dCP", "//mcp", "///mcp//", "/./mcp", "/x/../mcp",
-	"/x/%2e%2e/mcp", "/x/%2E%2E/mcp/", "/x%2f..%2fmcp", "/x%2F..%2Fmcp", "/%2fmcp", "/%2f%2fmcp", "/mcp%2f", "/x%5c..%5cmcp", `/x\..\mcp`, "/mcp;a=b", "/mcp%3ba=b", "/MCP;a", "/mcp.json", "/mcp%20", "/mcp%00", "/mcp%23",
-}
+	"github.com/callonce/callonce/e2e/spellings"
+)
 
 // closed sends a call of a required tool without a key on each spelling: none may run. Where headers are buffered nothing of it arrives at all.
 func (m *mesh) closed(t *testing.T, buffered bool) {
 	t.Helper()
-	for n, path := range spellings {
+	for n, path := range spellings.MCP {
 		order := fmt.Sprintf("unguarded-spelling-%d", n)
 		m.server.take()
 		r, err := m.try("POST", path, toolCall("refund", order))
@@ -47,7 +42,7 @@ func (m *mesh) behaves(t *testing.T, buffered bool) {
 	if r := m.charge(t, "behaves", "X-Other", "1"); !r.replayed {
 		t.Errorf("again: %v", r)
 	}
-	if r := m.send(t, "POST", "/mcp", toolCall("charge", "unguarded-conflict"), "Idempotency-Key", "behaves"); r.status != 409 || !strings.Contains(r.body, "idempotency_key_conflict") {
+	if r := m.send(t, "POST", "/mcp", toolCall("charge", "unguarded-conflict"), "Idempotency-Key", "behaves"); !strings.Contains(r.body, `"idempotency_key_conflict"`) {
 		t.Errorf("another call under the key: %v", r)
 	}
 	if arrived := m.server.take(); buffered && len(arrived) > 0 {

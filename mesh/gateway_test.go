@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The filter on the route of calls: envoy/gateway/base as it is.
@@ -21,6 +22,7 @@ func TestGateway(t *testing.T) {
 	})
 	t.Run("calls", func(t *testing.T) { g.behaves(t, true) })
 	t.Run("spellings", func(t *testing.T) { g.closed(t, true) })
+	t.Run("CORS", g.shares)
 	t.Run("flags", func(t *testing.T) {
 		c := g.plugin(t)
 		if in(c, "failure_policy") != "FAIL_RELOAD" || !strings.Contains(fmt.Sprint(in(c, "vm_config", "vm_id")), "callonce") {
@@ -117,6 +119,15 @@ func TestGatewayMistakes(t *testing.T) {
 			}
 			return all
 		}, "runs", "/MCP"},
+		{"no expression for parameters", func(all []object) []object {
+			for _, o := range all {
+				if o["kind"] == "HTTPRoute" && in(o, "metadata", "name") == "mcp" {
+					rule := in(o, "spec", "rules", 0).(object)
+					rule["matches"] = rule["matches"].([]any)[:1]
+				}
+			}
+			return all
+		}, "runs", "/;/mcp"},
 		{"default is off", func(all []object) []object {
 			in(find(t, all, "EnvoyExtensionPolicy"), "spec", "wasm", 0, "config").(object)["default"] = "off"
 			return all
@@ -124,16 +135,43 @@ func TestGatewayMistakes(t *testing.T) {
 		{"an image that is not there", func(all []object) []object {
 			in(find(t, all, "EnvoyExtensionPolicy"), "spec", "wasm", 0, "code", "image").(object)["url"] = "registry.example.com/callonce:gone"
 			return all
-		}, "500", "/mcp"},
+		}, "500 ", "/mcp"},
+		{"another route takes the path", func(all []object) []object {
+			other := find(t, manifests(t, "gateway/base"), "HTTPRoute")
+			other["metadata"].(object)["name"] = "exact"
+			in(other, "spec", "rules", 0).(object)["matches"] = []any{object{"path": object{"type": "Exact", "value": "/mcp"}}}
+			return append(all, other)
+		}, "runs", "/mcp"},
+		{"fails open, and the image is not there", func(all []object) []object {
+			w := in(find(t, all, "EnvoyExtensionPolicy"), "spec", "wasm", 0).(object)
+			w["failOpen"] = true
+			in(w, "code", "image").(object)["url"] = "registry.example.com/callonce:gone"
+			return all
+		}, "runs", "/mcp"},
+		{"the patch is not there", func(all []object) []object { return without(all, "EnvoyPatchPolicy") }, `"idempotency_key_required"`, "/mcp"},
+		{"the patch fits no listener", func(all []object) []object {
+			for _, p := range in(find(t, all, "EnvoyPatchPolicy"), "spec", "jsonPatches").([]any) {
+				p.(object)["name"] = "mcp/mcp/https"
+			}
+			return all
+		}, `"idempotency_key_required"`, "/mcp"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g.apply(t, c.change(manifests(t, "gateway/base")))
+			if strings.Contains(c.name, "the patch") {
+				eventually(t, "headers that are not buffered", func() error {
+					if p := g.plugin(t); p == nil || p["allow_on_headers_stop_iteration"] != nil || p["failure_policy"] == "FAIL_RELOAD" {
+						return fmt.Errorf("got %v", p)
+					}
+					return nil
+				})
+			}
 			eventually(t, c.want, func() error {
 				r, err := g.try("POST", c.path, toolCall("refund", "unguarded-mistake"))
 				if err != nil {
 					return err
 				}
-				if got := r.String(); c.want == "runs" && !strings.Contains(got, "of unguarded-mistake") || c.want != "runs" && !strings.Contains(got, c.want) {
+				if got := fmt.Sprint(r.status, " ", r.body); c.want == "runs" && !strings.Contains(got, "of unguarded-mistake") || c.want != "runs" && !strings.Contains(got, c.want) {
 					return errors.New(got)
 				}
 				return nil
@@ -142,6 +180,28 @@ func TestGatewayMistakes(t *testing.T) {
 			eventually(t, "a guard", g.guarding)
 		})
 	}
+}
+
+// A bad configuration in a policy that is added to a gateway which serves already.
+func TestGatewayBadAtFirst(t *testing.T) {
+	all := manifests(t, "gateway/base")
+	g := startGateway(t, without(without(all, "EnvoyExtensionPolicy"), "EnvoyPatchPolicy"))
+	eventually(t, "the way to the server", g.unguarded)
+	from := len(g.process.Output())
+	in(find(t, all, "EnvoyExtensionPolicy"), "spec", "wasm", 0, "config", "policies", "payments", "tools", 0).(object)["guard"] = "perhaps"
+	g.apply(t, all)
+	logged(t, g.process, from, "failed to load")
+	time.Sleep(time.Second)
+	for range 10 {
+		if r := g.send(t, "POST", "/mcp", toolCall("refund", "first")); r.status != 503 || g.server.ran("first") > 0 {
+			t.Errorf("want 503, got %v", r)
+		}
+	}
+	if r := g.send(t, "POST", "/oauth/token", "grant_type=x", "Content-Type", "application/x-www-form-urlencoded"); r.status != 200 {
+		t.Errorf("another route: %v", r)
+	}
+	g.apply(t, manifests(t, "gateway/base"))
+	eventually(t, "a guard, once it is mended", g.guarding)
 }
 
 // Callers told apart by their tokens' claims: envoy/gateway/jwt as it is.
@@ -162,6 +222,11 @@ func TestGatewayJWT(t *testing.T) {
 	}
 	if r := g.charge(t, "hers"); r.status != 401 || r.replayed {
 		t.Errorf("no token: %v", r)
+	}
+	for path, want := range map[string]int{"/oauth/token": 200, "/oauth/..;/mcp": 401, "/.well-known/..;/mcp": 401, "/;/mcp": 401, "/%252e%252e/mcp": 401} {
+		if r := g.send(t, "POST", path, toolCall("get_x", "unguarded-token"), "Content-Type", "text/plain"); r.status != want {
+			t.Errorf("%s without a token: want %d, got %v", path, want, r)
+		}
 	}
 	compare(t, "envoy-gateway-jwt", g.recording(t))
 }

@@ -141,6 +141,7 @@ func startGateway(t *testing.T, all []object) *gateway {
 	g.apply(t, all)
 	g.process = run(t, "envoy-gateway", g.home, nil, binary, "server", "-c", filepath.Join(g.home, "envoy-gateway.yaml"))
 	g.dial = plain(net.JoinHostPort(gatewayIP, "80"))
+	logged(t, g.process, 0, "Watching path added") // what is changed before is not seen
 	if len(all) > 0 {
 		await(t, g.process, child.Listening(net.JoinHostPort(gatewayIP, "80")))
 	}

@@ -156,6 +156,11 @@ func TestIstioJWT(t *testing.T) {
 			t.Errorf("token: %s: %v", name, r)
 		}
 	}
+	for path, want := range map[string]int{"/oauth/token": 200, "/oauth/..;/mcp": 403, "/.well-known/..;/mcp": 403, "/;/mcp": 403, "/%252e%252e/mcp": 403} {
+		if r := i.send(t, "POST", path, toolCall("get_x", "unguarded-token"), "Content-Type", "text/plain"); r.status != want {
+			t.Errorf("%s without a token: want %d, got %v", path, want, r)
+		}
+	}
 	compare(t, "istio-jwt", i.recording(t))
 }
 
@@ -204,8 +209,28 @@ func TestIstioSidecar(t *testing.T) {
 		filter["spec"].(object)["configPatches"] = patches[1:]
 		i.change(t, filter)
 		eventually(t, "refused", func() error {
-			r, err := ada.try("POST", "/mcp", toolCall("charge", "nobody"), "Idempotency-Key", "nobody")
-			if err == nil && (r.status != 400 || !strings.Contains(r.body, "idempotency_requires_verified_identity")) {
+			r, err := ada.try("POST", "/mcp", toolCall("charge", "unguarded-nobody"), "Idempotency-Key", "nobody")
+			if err == nil && !strings.Contains(r.body, `"idempotency_requires_verified_identity"`) {
+				err = errors.New(r.String())
+			}
+			return err
+		})
+	})
+	t.Run("the wrong context", func(t *testing.T) {
+		wrong := find(t, manifests(t, "istio/gateway"), "EnvoyFilter")
+		wrong["metadata"].(object)["namespace"] = w.namespace
+		wrong["spec"].(object)["workloadSelector"] = object{"labels": w.app}
+		i.change(t, wrong)
+		eventually(t, "no guard", ada.unguarded)
+	})
+	t.Run("no mTLS", func(t *testing.T) {
+		plaintext := manifests(t, "istio/sidecar")
+		find(t, plaintext, "PeerAuthentication")["spec"].(object)["mtls"] = object{"mode": "DISABLE"}
+		i.change(t, find(t, plaintext, "EnvoyFilter"), find(t, plaintext, "PeerAuthentication"))
+		plain := mesh{dial: plain(serverIP + ":9090"), server: i.server}
+		eventually(t, "refused", func() error {
+			r, err := plain.try("POST", "/mcp", toolCall("charge", "unguarded-nobody"), "Idempotency-Key", "nobody")
+			if err == nil && !strings.Contains(r.body, `"idempotency_requires_verified_identity"`) {
 				err = errors.New(r.String())
 			}
 			return err

@@ -26,6 +26,9 @@ func kubectl(args []string) int {
 		objects = []object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": args[2]}}}
 	case strings.HasPrefix(line, "apply -k "):
 		objects, err = kustomized(args[2])
+	case strings.Contains(line, " get deployment -o name -l "): // Envoy Gateway's names end in a hash
+		fmt.Println("deployment.apps/envoy-mcp-mcp-f4ce7a1b")
+		return 0
 	case strings.Contains(line, " port-forward "): // the port is there
 		return 0
 	default:
@@ -114,8 +117,9 @@ func page(t *testing.T, file string, apply func([]object)) string {
 // replayed demands that what a page printed ends with a run and its replay, and a doctor that finds nothing.
 func replayed(t *testing.T, printed string, runs int) {
 	t.Helper()
+	t.Logf("printed:\n%s", printed)
 	if !strings.Contains(strings.ToLower(printed), "idempotency-replayed: true") || !strings.Contains(printed, "guard: stands here") || !strings.Contains(printed, "headers are buffered") || strings.Contains(printed, "BAD") || runs != 1 {
-		t.Errorf("%d runs; printed\n%s", runs, printed)
+		t.Errorf("%d runs, or not what the page says", runs)
 	}
 }
 

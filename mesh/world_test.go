@@ -39,9 +39,10 @@ const (
 	apiAt      = "127.0.0.1:6443"
 	imageName  = "registry.example.com/callonce:0.1.0" // as in the manifests
 	moduleURL  = "http://modules.example.com:8000/callonce.wasm"
+	faultyURL  = "http://modules.example.com:8000/faulty.wasm"
 )
 
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 type object = map[string]any
 
@@ -196,8 +197,34 @@ func startRegistry(t *testing.T) {
 	if err := b.Push(imageName); err != nil {
 		t.Fatal(err)
 	}
-	listen(t, modulesIP+":8000", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(b.wasm) }))
+	listen(t, modulesIP+":8000", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/callonce.wasm" {
+			w.Write(b.wasm)
+			return
+		}
+		module, err := faulty()
+		if err != nil {
+			t.Error(err)
+		}
+		w.Write(module)
+	}))
 }
+
+// faulty is the module with faults that callers order (plugin/internal/abi/faults_wasip1.go).
+var faulty = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "callonce-faulty-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "faulty.wasm")
+	cmd := exec.Command("go", "build", "-tags=faults", "-trimpath", "-buildmode=c-shared", "-ldflags=-s -w", "-o", file, "./plugin")
+	cmd.Dir, cmd.Env = "..", append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%v: %w\n%s", cmd.Args, err, text)
+	}
+	return os.ReadFile(file)
+})
 
 // manifests are the objects of a folder below envoy/, built as kubectl builds them, and otherwise as they are.
 func manifests(t *testing.T, folder string) []object {

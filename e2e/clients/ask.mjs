@@ -24,10 +24,12 @@ await client.connect(transport);
 const { tools } = await client.listTools();
 const calls = [];
 for (const question of questions.calls) {
+  await new Promise((resolve) => setTimeout(resolve, 1000 * (question.pause ?? 0)));
   key = question.key ?? null;
+  const timeout = question.patience ? 1000 * question.patience : patience;
   try {
     const call = { name: question.tool, arguments: question.arguments };
-    const result = await (generation === "2" ? client.callTool(call, { timeout: patience }) : client.callTool(call, undefined, { timeout: patience }));
+    const result = await (generation === "2" ? client.callTool(call, { timeout }) : client.callTool(call, undefined, { timeout }));
     calls.push({
       kind: result.isError ? "tool_error" : "result",
       text: result.content.map((part) => part.text ?? "").join(""),

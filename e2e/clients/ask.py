@@ -2,8 +2,9 @@
 
 usage: ask.py < QUESTIONS
 
-QUESTIONS is one JSON object: {"url": URL, "calls": [{"tool", "arguments", "key"}, ...]};
-a key goes on in a header of its call's requests. Prints one JSON object:
+QUESTIONS is one JSON object: {"url": URL, "calls": [{"tool", "arguments", "key", "patience", "pause"}, ...]};
+a key goes on in a header of its call's requests, patience is after how many seconds the client's own timeout ends the call, pause
+how many it waits before. Prints one JSON object:
 {"capabilities": {...}, "tools": {name: input schema}, "calls": [{"kind", "text",
 "code", "data", "structured"}, ...]}. kind is "result", "tool_error" (a result that says
 isError), "error" (an error that carries a JSON-RPC code), "exception", "timeout" or
@@ -15,8 +16,11 @@ import importlib.metadata
 import json
 import sys
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 PATIENCE = 30  # seconds for one call
+OWN_TIMEOUT = (408, -32001)  # by which the two generations say so
+GENERATION = int(importlib.metadata.version("mcp").split(".")[0])
 CURRENT = {"key": None}
 
 
@@ -57,13 +61,19 @@ def attribute(thing, *names):
 
 
 async def call(session, question):
+    await asyncio.sleep(question.get("pause", 0))
     CURRENT["key"] = question.get("key")
+    own = {}
+    if patience := question.get("patience"):
+        own["read_timeout_seconds"] = timedelta(seconds=patience) if GENERATION == 1 else patience
     try:
-        result = await asyncio.wait_for(session.call_tool(question["tool"], question["arguments"]), PATIENCE)
+        result = await asyncio.wait_for(session.call_tool(question["tool"], question["arguments"], **own), PATIENCE)
     except TimeoutError:
         return {"kind": "timeout"}
     except Exception as fault:  # whatever an agent's host would be shown
         error = getattr(fault, "error", None)
+        if own and error is not None and error.code in OWN_TIMEOUT:
+            return {"kind": "timeout"}
         if error is None:
             return {"kind": "exception", "text": f"{type(fault).__name__}: {fault}"}
         return {"kind": "error", "text": error.message, "code": error.code, "data": error.data}
@@ -85,8 +95,7 @@ def first_cause(fault):
 
 
 async def main(questions) -> None:
-    generation = int(importlib.metadata.version("mcp").split(".")[0])
-    connect = first_generation if generation == 1 else second_generation
+    connect = first_generation if GENERATION == 1 else second_generation
     answers = {"calls": []}
     while True:
         try:

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,23 +120,26 @@ func (e *Envoy) listenerURL() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	type status struct {
+		Address struct {
+			Socket struct {
+				Address string `json:"address"`
+				Port    int    `json:"port_value"`
+			} `json:"socket_address"`
+		} `json:"local_address"`
+	}
 	var listeners struct {
-		Statuses []struct {
-			Address struct {
-				Socket struct {
-					Address string `json:"address"`
-					Port    int    `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
+		Statuses []status `json:"listener_statuses"`
 	}
 	if err := json.Unmarshal([]byte(text), &listeners); err != nil {
 		return "", fmt.Errorf("envoy's list of listeners: %w", err)
 	}
-	if len(listeners.Statuses) != 1 {
-		return "", fmt.Errorf("envoy's list of listeners: want 1, got %d: %s", len(listeners.Statuses), text)
+	// An internal listener has no port.
+	all := slices.DeleteFunc(listeners.Statuses, func(s status) bool { return s.Address.Socket.Port == 0 })
+	if len(all) != 1 {
+		return "", fmt.Errorf("envoy's list of listeners: want 1 with a port, got %d: %s", len(all), text)
 	}
-	socket := listeners.Statuses[0].Address.Socket
+	socket := all[0].Address.Socket
 	return fmt.Sprintf("%s://%s:%d", e.scheme, socket.Address, socket.Port), nil
 }
 

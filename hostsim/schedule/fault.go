@@ -8,7 +8,7 @@ type Kind uint8
 const (
 	// Crash ends a worker's VM at an access to shared data, which then does not happen.
 	Crash Kind = iota
-	// RefuseCAS lets the store refuse a set as if another had been quicker.
+	// RefuseCAS lets the store refuse a set as if another had been quicker: one that names a cas, since without one nobody can be.
 	RefuseCAS
 	// The following are for the scenario's server, which asks at each request that reaches it.
 	ResetBefore    // the connection breaks before the server has done anything

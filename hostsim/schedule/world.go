@@ -190,7 +190,7 @@ func (w *World) proceed(n int, p *point) {
 			v = hostsim.Crash()
 			w.Touch(explore.KeyTouch+string(p.call.Key), false)
 			w.note("  … and crashes there")
-		} else if p.call.Function == setData && w.Strike(RefuseCAS) {
+		} else if p.call.Function == setData && p.call.CAS != 0 && w.Strike(RefuseCAS) {
 			v = hostsim.Fail(hostsim.StatusCasMismatch)
 			w.note("  … which the store refuses")
 		}

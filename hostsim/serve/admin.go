@@ -20,7 +20,32 @@ import (
 type admin struct {
 	store  *hostsim.Store
 	recent *recent
+	own    http.Handler // the filter's part of the page; nil = none
 	ready  atomic.Bool
+}
+
+// ownPrefix is where the filter's part of the page lies.
+const ownPrefix = "/filter"
+
+var sameOrigin = http.NewCrossOriginProtection()
+
+// byNumber keeps out pages of other sites whose name has come to stand for this address.
+func byNumber(w http.ResponseWriter, r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	if host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
+		http.Error(w, "want this address by its number, or localhost", http.StatusForbidden)
+		return false
+	}
+	return true
+}
+
+// serveOwn keeps other pages of other sites out.
+func (a *admin) serveOwn(w http.ResponseWriter, r *http.Request) {
+	protectPage(w.Header())
+	sameOrigin.Handler(http.StripPrefix(ownPrefix, a.own)).ServeHTTP(w, r)
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +60,13 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		io.WriteString(w, "ready\n")
 	default:
+		if a.recent != nil && !byNumber(w, r) {
+			return
+		}
+		if a.own != nil && strings.HasPrefix(r.URL.Path, ownPrefix+"/") {
+			a.serveOwn(w, r)
+			return
+		}
 		if a.recent == nil || !a.recent.serve(w, r, a.store.AllMetrics()) {
 			http.Error(w, "there are / (a page of requests as they come), /metrics and /ready", http.StatusNotFound)
 		}

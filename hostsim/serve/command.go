@@ -9,11 +9,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/callonce/callonce/hostsim"
 )
 
 // Command is a command with the subcommands serve and check, and version where Version is set. Only Name is required.
@@ -26,6 +29,13 @@ type Command struct {
 	LogFields []LogField
 	// PageFields are further fields, for the page that --admin serves.
 	PageFields []LogField
+	// Tones are words of the fields that the page colours: "good", "warn" or "bad". Example is what its filter of rows may look for.
+	Tones   map[string]string
+	Example string
+	// Page makes what the page has of the filter's own, for a host that has started with a configuration: a handler whose /page.js the
+	// page runs, and that answers what this asks for below /filter/. Nil, or a nil handler, is none. Only pages of the admin address
+	// itself get through to it.
+	Page func(h *hostsim.Host, config []byte) http.Handler
 	// Matchers are members of a fault's match, besides method and path.
 	Matchers []Matcher
 	// Check judges a configuration without running the filter, when --plugin names none. An error is printed as it is; warnings are what is

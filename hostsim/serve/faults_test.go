@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/callonce/callonce/hostsim"
+	"github.com/callonce/callonce/hostsim/hosttest"
 )
 
 var tools = []Matcher{{Name: "tool", Read: named}}
@@ -69,7 +71,7 @@ func TestRulesStrike(t *testing.T) {
 }
 
 // start runs serve in front of up until the test ends, and returns its address.
-func startServe(t *testing.T, up string, stderr *output, more ...string) string {
+func startServe(t *testing.T, up string, stderr *hosttest.Output, more ...string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
@@ -83,7 +85,7 @@ func startServe(t *testing.T, up string, stderr *output, more ...string) string 
 			t.Errorf("status %d: %s", status, stderr.String())
 		}
 	})
-	return stderr.find(t, `listening on (http://\S+),`)[1]
+	return stderr.Find(t, `listening on (http://\S+),`)[1]
 }
 
 func TestFaultsHappen(t *testing.T) {
@@ -103,7 +105,7 @@ func TestFaultsHappen(t *testing.T) {
 		{"match": {"tool": "gone"}, "action": "drop_client"},
 		{"match": {"tool": "crash"}, "action": "crash_worker"},
 		{"match": {"tool": "slow"}, "action": "delay", "delay": "150ms"}]`)
-	var stderr output
+	var stderr hosttest.Output
 	front := startServe(t, up.URL, &stderr, "--faults", faults)
 	call := func(tool string) (status int, body string, err error) {
 		resp, err := http.Post(front+"/mcp", "application/json", strings.NewReader(`{"method":"tools/call","params":{"name":"`+tool+`"}}`))
@@ -145,13 +147,13 @@ func TestFaultsHappen(t *testing.T) {
 			t.Error("slow was quick")
 		}
 		if c.tool != "none" {
-			stderr.find(t, `fault /\d [a-z_]+: POST /mcp `+c.tool)
+			stderr.Find(t, `fault /\d [a-z_]+: POST /mcp `+c.tool)
 		}
 	}
 }
 
 func TestServeRefusesFaults(t *testing.T) {
-	var stderr output
+	var stderr hosttest.Output
 	bad := write(t, "bad.json", `[{"action":"explode"}]`)
 	args := []string{"serve", "--plugin", probe, "--cache", cache, "--upstream", "http://127.0.0.1:1", "--faults", bad}
 	if status := run(context.Background(), args, io.Discard, &stderr); status != 1 || !strings.Contains(stderr.String(), "/0/action: want one of") {
@@ -162,9 +164,9 @@ func TestServeRefusesFaults(t *testing.T) {
 func TestAdmin(t *testing.T) {
 	up := httptest.NewServer(http.NotFoundHandler())
 	defer up.Close()
-	var stderr output
+	var stderr hosttest.Output
 	front := startServe(t, up.URL, &stderr, "--admin", "127.0.0.1:0")
-	address := stderr.find(t, `admin on (http://\S+):`)[1]
+	address := stderr.Find(t, `admin on (http://\S+):`)[1]
 	req, _ := http.NewRequest("GET", front+"/", nil)
 	req.Header.Set("x-do", "rh counter server=.=s1.x;.;outcome=.=first;.;calls_total 2; rh gauge open 3; rh histogram took 7; rh histogram took 5")
 	resp, err := http.DefaultClient.Do(req)
@@ -209,5 +211,21 @@ func TestMetricsAreTakenApart(t *testing.T) {
 	a.ServeHTTP(w, &http.Request{URL: &url.URL{Path: "/ready"}})
 	if w.Code != 503 {
 		t.Errorf("before it serves, /ready says %d", w.Code)
+	}
+}
+
+// The rules that the README shows are rules, of the actions that it lists and no other.
+func TestReadmeFaults(t *testing.T) {
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(b), "```json\n[")
+	text, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("README.md shows no rules")
+	}
+	if rules, err := readFaults([]byte("["+text), nil); err != nil || len(rules) != 2 {
+		t.Errorf("want two rules, got %d, %v", len(rules), err)
 	}
 }

@@ -33,7 +33,10 @@ type seenRequest struct {
 
 // recent keeps what the page shows.
 type recent struct {
-	fields []LogField
+	fields  []LogField
+	tones   map[string]string
+	example string
+	own     bool // the filter has a part of its own
 
 	mu       sync.Mutex
 	requests []seenRequest
@@ -94,15 +97,20 @@ func (r *recent) since(n int, metrics []hostsim.Metric) any {
 			newer = append(newer, s)
 		}
 	}
-	return map[string]any{"requests": newer, "fields": names, "gauges": gauges, "total": r.n, "upstream": r.ran}
+	return map[string]any{"requests": newer, "fields": names, "gauges": gauges, "total": r.n, "upstream": r.ran, "tones": r.tones, "example": r.example, "own": r.own}
+}
+
+// protectPage lets nothing come from elsewhere, and no other page show this one.
+func protectPage(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
 }
 
 // serve answers the page and what it asks for; false for anything else.
 func (r *recent) serve(w http.ResponseWriter, q *http.Request, metrics []hostsim.Metric) bool {
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
+	protectPage(h)
 	file := ""
 	switch q.URL.Path {
 	case "/":

@@ -66,3 +66,17 @@ func TestPageData(t *testing.T) {
 		t.Errorf("another file: %s", resp.Status)
 	}
 }
+
+// What requests were, the page alone gets: not one of another site whose name has come to stand for this address.
+func TestPageByItsNumberOnly(t *testing.T) {
+	a := &admin{store: hostsim.NewStore(), recent: &recent{}}
+	a.recent.add(hostsim.Record{Method: "POST", Path: "/mcp?token=t"})
+	for host, want := range map[string]int{"127.0.0.1:9902": 200, "[::1]:9902": 200, "localhost:9902": 200, "localhost": 200, "rebound.example:9902": 403} {
+		r := httptest.NewRequest("GET", "/requests?after=0", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		if a.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%s: got %d %s", host, w.Code, w.Body)
+		}
+	}
+}

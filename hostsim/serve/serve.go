@@ -190,7 +190,7 @@ func (c *Command) serve(ctx context.Context, args []string, stdout, stderr io.Wr
 	}
 	a := &admin{}
 	if f.admin != "" {
-		a.recent = &recent{fields: append(c.logFields(f.logFields), c.PageFields...)}
+		a.recent = &recent{fields: append(c.logFields(f.logFields), c.PageFields...), tones: c.Tones, example: c.Example}
 		line := o.AccessLog
 		o.AccessLog = func(r hostsim.Record) {
 			if line != nil {
@@ -214,6 +214,10 @@ func (c *Command) serve(ctx context.Context, args []string, stdout, stderr io.Wr
 		p.Wrap(faulty.front)
 	}
 	a.store = h.Store()
+	if a.recent != nil && c.Page != nil {
+		a.own = c.Page(h, config.PluginConfig)
+		a.recent.own = a.own != nil
+	}
 	if f.admin != "" {
 		address, stop, err := listenAndServe("--admin", f.admin, a)
 		if err != nil {

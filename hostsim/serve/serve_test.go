@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +12,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/callonce/callonce/hostsim"
+	"github.com/callonce/callonce/hostsim/hosttest"
 )
 
 const patience = 20 * time.Second
@@ -40,36 +39,6 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
-}
-
-// output is a buffer that another goroutine writes to.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-func (o *output) find(t *testing.T, pattern string) []string {
-	t.Helper()
-	re := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if m := re.FindStringSubmatch(o.String()); m != nil {
-			return m
-		}
-	}
-	t.Fatalf("%q never came:\n%s", pattern, o.String())
-	return nil
 }
 
 // run runs the command that the tests are about: it knows what the probe is told, and one thing of the requests.
@@ -106,13 +75,13 @@ func TestServe(t *testing.T) {
 	config := write(t, "config", "start register probe\nstart sharedset started yes 0\n")
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	var stdout, stderr output
+	var stdout, stderr hosttest.Output
 	status := make(chan int, 1)
 	go func() {
 		status <- run(ctx, []string{"serve", "--plugin", probe, "--config", config, "--listen", "127.0.0.1:0", "--upstream", up.URL, "--workers", "2",
 			"--cache", cache, "--route", "theroute", "--metadata", "cc.policy=pay", "--property", "xds.cluster_name=up", "--log-field", "outcome=wasm.app.outcome", "--log-field", "refusal=wasm.app.refusal"}, &stdout, &stderr)
 	}()
-	url := stderr.find(t, `listening on (http://127\.0\.0\.1:[1-9]\d*), upstream http://[0-9.:]+, 2 workers`)[1]
+	url := stderr.Find(t, `listening on (http://127\.0\.0\.1:[1-9]\d*), upstream http://[0-9.:]+, 2 workers`)[1]
 	req, _ := http.NewRequest("POST", url+"/ok?x=1", strings.NewReader("body"))
 	req.Header.Set("x-name", "A")
 	req.Header.Set("x-do", "rh setprop app.outcome first; rh setprop app.key 0123456789abcdef; rh setprop app.refusal x=1; rh prop xds/route_name; rh prop xds/route_metadata/filter_metadata/cc/policy; rh prop xds/cluster_name")
@@ -124,9 +93,9 @@ func TestServe(t *testing.T) {
 		t.Errorf("body %q", b)
 	}
 	resp.Body.Close()
-	stdout.find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok 200 \d+ms worker=[01] key=0123456789abcdef outcome=first refusal="x=1"$`)
+	stdout.Find(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+\S* POST /ok 200 \d+ms worker=[01] key=0123456789abcdef outcome=first refusal="x=1"$`)
 	for _, want := range []string{`xds/route_name -> "theroute"`, `policy -> "pay"`, `cluster_name -> "up"`} {
-		stderr.find(t, regexp.QuoteMeta(want))
+		stderr.Find(t, regexp.QuoteMeta(want))
 	}
 	if n := strings.Count(stderr.String(), "sharedset started"); n != 1 {
 		t.Errorf("what each VM says at its start was printed %d times, want 1", n)
@@ -138,7 +107,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	stderr.find(t, "stopping")
+	stderr.Find(t, "stopping")
 	close(gate)
 	if b, err := io.ReadAll(slow.Body); err != nil || string(b) != "hello" {
 		t.Errorf("the open stream: %q, %v", b, err)
@@ -152,7 +121,7 @@ func TestServe(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("serve does not end")
 	}
-	stdout.find(t, `(?m) GET /slow 200 \d+ms worker=[01] key=- outcome=- refusal=-$`)
+	stdout.Find(t, `(?m) GET /slow 200 \d+ms worker=[01] key=- outcome=- refusal=-$`)
 }
 
 func TestMistakes(t *testing.T) {
@@ -186,7 +155,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--listen", taken, "--cache", cache}, 1, "--listen: another program has " + taken + " already: end that one, or name another port"},
 		{[]string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--admin", taken, "--cache", cache}, 1, "--admin: another program has " + taken + " already"},
 	} {
-		var stdout, stderr output
+		var stdout, stderr hosttest.Output
 		got := run(context.Background(), c.args, &stdout, &stderr)
 		if got != c.status || !strings.Contains(stderr.String(), c.want) {
 			t.Errorf("%q: status %d, want %d; printed\n%s\nwant in it: %s", c.args, got, c.status, stderr.String(), c.want)
@@ -198,7 +167,7 @@ func TestMistakes(t *testing.T) {
 func TestRefusalsAreToldOnce(t *testing.T) {
 	refuse := write(t, "refuse", "start refuse because of it\n")
 	for _, args := range [][]string{{"serve", "--upstream", "http://h:1", "--workers", "3"}, {"check"}} {
-		var stdout, stderr output
+		var stdout, stderr hosttest.Output
 		run(context.Background(), append(args, "--plugin", probe, "--config", refuse, "--cache", cache), &stdout, &stderr)
 		if n := strings.Count(stderr.String(), "-> because of it"); n != 1 {
 			t.Errorf("%s: told %d times, want once:\n%s", args[0], n, stderr.String())
@@ -210,7 +179,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 func TestStopWhileStarting(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	var stdout, stderr output
+	var stdout, stderr hosttest.Output
 	got := run(ctx, []string{"serve", "--plugin", probe, "--upstream", "http://h:1", "--cache", ""}, &stdout, &stderr)
 	if got != 0 || !strings.Contains(stderr.String(), "stopped before the filter had started") {
 		t.Errorf("status %d:\n%s", got, stderr.String())
@@ -219,7 +188,7 @@ func TestStopWhileStarting(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"help"}, {"--help"}, {"serve", "--help"}, {"check", "-h"}} {
-		var stdout, stderr output
+		var stdout, stderr hosttest.Output
 		if got := run(context.Background(), args, &stdout, &stderr); got != 0 {
 			t.Errorf("%q: status %d", args, got)
 		}
@@ -232,7 +201,7 @@ func TestHelp(t *testing.T) {
 // Without a reader of configurations only the filter itself can be asked.
 func TestCheck(t *testing.T) {
 	good := write(t, "good", "start register probe\n")
-	var stdout, stderr output
+	var stdout, stderr hosttest.Output
 	if got := run(context.Background(), []string{"check", "--config", good, "--plugin", probe, "--cache", cache}, &stdout, &stderr); got != 0 || !strings.Contains(stdout.String(), "good: ok") {
 		t.Errorf("status %d: %s%s", got, stdout.String(), stderr.String())
 	}
@@ -272,7 +241,7 @@ func TestCheckStrict(t *testing.T) {
 		if c.flag != "" {
 			args = append(args, c.flag)
 		}
-		var stdout, stderr output
+		var stdout, stderr hosttest.Output
 		got := with.Run(context.Background(), args, &stdout, &stderr)
 		if got != c.status || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) || got != 0 && strings.Contains(stdout.String(), ": ok") {
 			t.Errorf("%s %s: status %d, want %d; printed\n%s%s", c.config, c.flag, got, c.status, stdout.String(), stderr.String())
@@ -294,12 +263,12 @@ func TestACommandsOwn(t *testing.T) {
 		{[]string{"serve"}, 2, "serve needs --upstream"},
 		{[]string{"serve", "--upstream", "http://h:1"}, 1, "own: --plugin: it is not there"},
 	} {
-		var stdout, stderr output
+		var stdout, stderr hosttest.Output
 		if got := own.Run(context.Background(), c.args, &stdout, &stderr); got != c.status || !strings.Contains(stdout.String()+stderr.String(), c.want) {
 			t.Errorf("%q: status %d, want %d; printed\n%s%s\nwant in it: %s", c.args, got, c.status, stdout.String(), stderr.String(), c.want)
 		}
 	}
-	var stderr output
+	var stderr hosttest.Output
 	if got := (&Command{Name: "hostsim"}).Run(context.Background(), []string{"version"}, io.Discard, &stderr); got != 2 {
 		t.Errorf("a command without a version: status %d", got)
 	}

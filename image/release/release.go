@@ -261,8 +261,19 @@ func folder(dir, prefix string) (all []file, err error) {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		all = append(all, file{prefix + filepath.ToSlash(name), text, 0o644})
-		return err
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		mode := int64(0o644)
+		if info.Mode()&0o100 != 0 { // a script
+			mode = 0o755
+		}
+		all = append(all, file{prefix + filepath.ToSlash(name), text, mode})
+		return nil
 	})
 	slices.SortFunc(all, func(a, b file) int { return strings.Compare(a.name, b.name) })
 	return all, err

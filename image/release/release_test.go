@@ -3,6 +3,7 @@ package release_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,7 +26,7 @@ import (
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "source")
-	list, err := exec.Command("git", "-C", "../..", "ls-files", "-co", "--exclude-standard", "--", "*.go", "go.mod", "go.sum", "LICENSE", "CHANGELOG.md", ".gitignore", "envoy", "image/go.version", "hostsim/*", ":!*/testdata/*", ":!*_test.go").Output()
+	list, err := exec.Command("git", "-C", "../..", "ls-files", "-co", "--exclude-standard", "--", "*.go", "go.mod", "go.sum", "LICENSE", "CHANGELOG.md", ".gitignore", "envoy", "image/go.version", "hostsim/*", "plugin/*", ":!*/testdata/*", ":!*_test.go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +39,9 @@ func checkout(t *testing.T) string {
 		if err == nil {
 			err = os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755)
 		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(root, name), text, 0o644)
+		info, err2 := os.Stat(filepath.Join("../..", name))
+		if err = cmp.Or(err, err2); err == nil {
+			err = os.WriteFile(filepath.Join(root, name), text, info.Mode().Perm())
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -156,6 +158,15 @@ func TestMake(t *testing.T) {
 	}
 	if read(t, top, "callonce.wasm") != read(t, out, "callonce.wasm") || read(t, top, "LICENSE") == "" {
 		t.Error("the archive lacks the module or the license")
+	}
+	// Manifests are what kustomize finds them as, and a script runs.
+	unpack(t, filepath.Join(out, "callonce-1.2.3-manifests.tar.gz"), dir)
+	script, err := os.Stat(filepath.Join(dir, "callonce-1.2.3-manifests", "drain.sh"))
+	if err != nil || script.Mode()&0o111 == 0 {
+		t.Errorf("drain.sh: want it to run, got %v, %v", script, err)
+	}
+	if plain, err := os.Stat(filepath.Join(dir, "callonce-1.2.3-manifests", "istio", "gateway", "callonce.yaml")); err != nil || plain.Mode()&0o111 != 0 {
+		t.Errorf("istio/gateway/callonce.yaml: got %v, %v", plain, err)
 	}
 	// The image is the one whose digest is told.
 	unpack(t, filepath.Join(out, "callonce-1.2.3-image.tar"), filepath.Join(dir, "layout"))

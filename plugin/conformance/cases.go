@@ -23,8 +23,8 @@ type Setup struct {
 	NoHoldHeaders bool   // a host that cannot hold headers while a body is read
 	Retries       int    // the route's own retries on 5xx and resets
 
-	Small       bool          // the filter with a table of a handful of buckets (plugin/internal/abi/layout_small.go)
-	Faults      bool          // the filter with faults to order (plugin/internal/abi/faults_wasip1.go)
+	Small       bool          // the filter with a table of a handful of buckets (plugin/internal/boot/layout_small.go)
+	Faults      bool          // the filter with faults to order (plugin/internal/boot/faults.go)
 	Changes     bool          // Proxy.Change will be called
 	Drain       time.Duration // how long an old configuration goes on with its streams; 0 = a minute
 	HTTP2       bool          // spoken to the server, in the clear, where the host can: hostsim speaks HTTP/1.1

@@ -65,7 +65,7 @@ func Causes(t *testing.T, f Front) {
 		}
 	})
 	p := f.Start(t, Setup{Upstream: u.URL, IdleTimeout: 4 * time.Second, Config: strings.Replace(plain, `"server":"s"`,
-		`"server":"s","limits":{"reply_bytes":2000},"released_statuses":[501],"released_errors":[-32050],"tools":[{"match":"lenient","on_tool_error":"release"}]`, 1)})
+		`"server":"s","log":["tool","settled","settled_by"],"limits":{"reply_bytes":2000},"released_statuses":[501],"released_errors":[-32050],"tools":[{"match":"lenient","on_tool_error":"release"}]`, 1)})
 	c := newClient(t, p)
 	want := map[string][2]string{}
 	lines := 0

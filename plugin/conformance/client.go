@@ -226,8 +226,8 @@ func wantRuns(t testing.TB, u *upstream, want int) {
 	}
 }
 
-// wantCount waits until a counter says so: a worker counts what it did right after, so
-// a client can be quicker.
+// wantCount waits until a counter says so: a worker counts what it did right after, or tells it
+// at its next tick, so a client can be quicker.
 func wantCount(t testing.TB, p Proxy, name string, labels map[string]string, want int64) {
 	t.Helper()
 	var got int64

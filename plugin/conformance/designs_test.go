@@ -58,9 +58,7 @@ func TestRowG8(t *testing.T) {
 				t.Fatalf("expected the proxy's 503, found %d %s", r.Status, r.Body)
 			}
 		}
-		if n := p.Counter(t, "callonce_settled_total", map[string]string{"how": "released"}); n != 3 {
-			t.Errorf("counted %d released calls, expected 3", n)
-		}
+		wantCount(t, p, "callonce_settled_total", map[string]string{"how": "released"}, 3)
 	})
 }
 
@@ -106,7 +104,7 @@ func TestRowG9(t *testing.T) {
 // D5: a derived call is claimed before it works, once; a failed one is taken over, and
 // the attempts are counted.
 func TestRowD5(t *testing.T) {
-	const config = `{"namespace":"cases","policies":{"p":{"preset":"derived","server":"s","principal":["header:x-user"],
+	const config = `{"namespace":"cases","policies":{"p":{"preset":"derived","server":"s","principal":["header:x-user"],"log":["tool","attempt"],
 		"tools":[{"match":"careful"},{"match":"lost","on_unknown":"retry"},{"match":"fails"}]}},"default":"p"}`
 	works := newGate()
 	u := newUpstream(t, func(w http.ResponseWriter, s seen) {

@@ -352,8 +352,6 @@ func repeatsLeave(t *testing.T, f Front) {
 		if how != "" {
 			labels["how"] = how
 		}
-		if got := p.Counter(t, "callonce_settled_total", labels); got != want {
-			t.Errorf("settled, how=%q: counted %d, expected %d", how, got, want)
-		}
+		wantCount(t, p, "callonce_settled_total", labels, want)
 	}
 }

@@ -53,7 +53,7 @@ func build(dir, tags string) ([]byte, error) {
 // tests by the files that they open, and cannot see what a compiler opened for them:
 // without this it would give an older filter's result for a changed one.
 var openSources = sync.OnceValue(func() error {
-	for _, pattern := range []string{"../*.go", "../internal/*/*.go", "../internal/*/*/*.go", "../../canonical/*.go"} {
+	for _, pattern := range []string{"../*.go", "../sdk/*", "../internal/*/*.go", "../internal/*/*/*.go", "../../canonical/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return err
@@ -79,6 +79,8 @@ func compiled(t testing.TB) string {
 // simulator is hostsim as a front. A test that needs more of it sets the members.
 type simulator struct {
 	wasm   []byte
+	sdk    bool   // the filter on the Go SDK, whatever else is asked for
+	trace  *trace // takes down what comes out
 	adjust func(*hostsim.Config)
 	pick   func(*http.Request) int // worker of a request; nil = each connection one in turn
 }
@@ -104,6 +106,9 @@ func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
 	case s.Small:
 		wasm = small
 	}
+	if f.sdk {
+		wasm = onSDK(t, wasm)
+	}
 	c := hostsim.Config{
 		Wasm: wasm, PluginConfig: []byte(s.Config), VMID: vmID, PluginName: "callonce",
 		Workers: workers, HoldHeaders: !s.NoHoldHeaders, CacheDir: compiled(t), FailReload: true, DrainTime: s.Drain,
@@ -117,6 +122,7 @@ func (f simulator) config(t testing.TB, s Setup) (hostsim.Config, *lines) {
 	if f.adjust != nil {
 		f.adjust(&c)
 	}
+	f.trace.listen(&c)
 	return c, logs
 }
 
@@ -143,6 +149,7 @@ func (f simulator) start(t testing.TB, s Setup) *simulated {
 		t.Fatal(err)
 	}
 	p.url = "http://" + l.Addr().String()
+	l = f.trace.tap(l)
 	switch {
 	case s.Canary != "":
 		p.weigh(t, l, s.Canary)
@@ -218,6 +225,10 @@ func (p *simulated) record(r hostsim.Record) {
 func (p *simulated) URL() string { return p.url }
 
 func (p *simulated) Counter(t testing.TB, name string, labels map[string]string) int64 {
+	if p.front.trace != nil { // the clock stands, and what a worker counts is told at its tick
+		p.host.Tick()
+		p.host.Wait()
+	}
 	var sum int64
 	for full, v := range p.host.Metrics() {
 		if !strings.HasSuffix(full, name) {
@@ -263,6 +274,7 @@ func (p *simulated) Close() {
 		}
 		_ = p.proxy.Shutdown(ctx)
 		_ = p.proxy.Close()
+		p.front.trace.take(p)
 		for _, end := range p.others {
 			end()
 		}
@@ -304,13 +316,23 @@ func TestDetached(t *testing.T) { Detached(t, simulator{}) }
 
 func TestWaiting(t *testing.T) { Waiting(t, simulator{}) }
 
+func TestTroubles(t *testing.T) { Troubles(t, simulator{}) }
+
+func TestHints(t *testing.T) { Hints(t, simulator{}) }
+
 func TestCauses(t *testing.T) { Causes(t, simulator{}) }
 
 func TestOperators(t *testing.T) { Operators(t, simulator{}) }
 
+func TestFirstLine(t *testing.T) { FirstLine(t, simulator{}, "../..") }
+
 // The same where the host cannot hold headers. Some cases try both by themselves.
 func TestCasesHeadersNotHeld(t *testing.T) {
-	Run(t, notHeld{simulator{}}, func(c Case) bool { return again(c) && !slices.Contains([]int{33, 34, 55, 56, 71, 74}, c.Number) })
+	Run(t, notHeld{simulator{}}, againNotHeld)
+}
+
+func againNotHeld(c Case) bool {
+	return again(c) && !slices.Contains([]int{33, 34, 55, 56, 71, 74}, c.Number)
 }
 
 type notHeld struct{ simulator }

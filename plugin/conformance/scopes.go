@@ -12,36 +12,18 @@ var scopes = []Case{
 	{48, "a-canary-answers-the-repeat", true, canary},
 }
 
-const twoServers = `{"namespace":"cases","policies":{
-	"p":{"reply":"http","server":"s","principal":["header:x-user"],"scope":["header:x-tenant"]},
-	"q":{"reply":"http","server":"other","principal":["header:x-user"],"scope":["header:x-tenant"]},
-	"open":{"reply":"http","server":"s2","anonymous":true}},
-	"routes":{"other":"q","open":"open"},"default":"p"}`
+// asker is somebody who calls, with a connection and headers of their own.
+type asker struct {
+	name string
+	c    *client
+	h    headers
+}
 
-func manyScopes(t *testing.T, f Front) {
-	u := newUpstream(t, asJSON)
-	p := f.Start(t, Setup{Config: twoServers, Upstream: u.URL, Routes: []Route{{When: "other"}, {When: "open"}}})
-	c := newClient(t, p)
-	elsewhere := *c
-	elsewhere.url = p.URL() + "/mcp/team-b"
-	call := func(c *client, h ...string) reply { return c.call("1", "charge", `{}`, "k", h...) }
-
+// apart lets each make the same call under the same key, twice: each gets an answer of their own, and that again.
+func apart(t *testing.T, call func(*client, ...string) reply, askers []asker) {
+	t.Helper()
 	answers := map[string]string{}
-	for _, who := range []struct {
-		name string
-		c    *client
-		h    headers
-	}{
-		{"ada", c, headers{"X-User", "ada"}},
-		{"another principal", c, headers{"X-User", "bob"}},
-		{"another tenant by header", c, headers{"X-User", "ada", "X-Tenant", "t"}},
-		{"another tenant by path", &elsewhere, headers{"X-User", "ada"}},
-		{"another server", c, headers{"X-User", "ada", "X-Route", "other"}},
-		{"anonymous", c, headers{"X-Route", "open"}},
-		{"anonymous with a token", c, headers{"X-Route", "open", "Authorization", "Bearer a"}},
-		{"anonymous with another token", c, headers{"X-Route", "open", "Authorization", "Bearer b"}},
-		{"anonymous with a cookie", c, headers{"X-Route", "open", "Cookie", "a"}},
-	} {
+	for _, who := range askers {
 		first := call(who.c, who.h...)
 		if first.Header.Get("Idempotency-Replayed") != "" {
 			t.Errorf("%s was given another's answer: %s", who.name, first.Body)
@@ -58,6 +40,33 @@ func manyScopes(t *testing.T, f Front) {
 			t.Errorf("%s was given %s, expected %s", who.name, again.Body, first.Body)
 		}
 	}
+}
+
+const twoServers = `{"namespace":"cases","policies":{
+	"p":{"reply":"http","server":"s","principal":["header:x-user"],"scope":["header:x-tenant"]},
+	"q":{"reply":"http","server":"other","principal":["header:x-user"],"scope":["header:x-tenant"]},
+	"open":{"reply":"http","server":"s2","anonymous":true}},
+	"routes":{"other":"q","open":"open"},"default":"p"}`
+
+func manyScopes(t *testing.T, f Front) {
+	u := newUpstream(t, asJSON)
+	p := f.Start(t, Setup{Config: twoServers, Upstream: u.URL, Routes: []Route{{When: "other"}, {When: "open"}}})
+	c := newClient(t, p)
+	elsewhere := *c
+	elsewhere.url = p.URL() + "/mcp/team-b"
+	call := func(c *client, h ...string) reply { return c.call("1", "charge", `{}`, "k", h...) }
+
+	apart(t, call, []asker{
+		{"ada", c, headers{"X-User", "ada"}},
+		{"another principal", c, headers{"X-User", "bob"}},
+		{"another tenant by header", c, headers{"X-User", "ada", "X-Tenant", "t"}},
+		{"another tenant by path", &elsewhere, headers{"X-User", "ada"}},
+		{"another server", c, headers{"X-User", "ada", "X-Route", "other"}},
+		{"anonymous", c, headers{"X-Route", "open"}},
+		{"anonymous with a token", c, headers{"X-Route", "open", "Authorization", "Bearer a"}},
+		{"anonymous with another token", c, headers{"X-Route", "open", "Authorization", "Bearer b"}},
+		{"anonymous with a cookie", c, headers{"X-Route", "open", "Cookie", "a"}},
+	})
 	runs := u.Runs()
 	for name, h := range map[string]headers{
 		"nobody":                  {},
@@ -89,35 +98,14 @@ func verified(t *testing.T, f Front) {
 	call := func(c *client, h ...string) reply { return c.call("1", "charge", `{}`, "k", h...) }
 	const uri = "spiffe://cases/ada"
 	ada := as(Caller{Issuer: First, Subject: uri})
-	answers := map[string]string{}
-	for _, who := range []struct {
-		name string
-		c    *client
-		h    headers
-	}{
+	apart(t, call, []asker{
 		{"ada of the first issuer", ada, nil},
 		{"a subject of that name, of the second issuer", as(Caller{Issuer: Second, Subject: uri}), nil},
 		{"a certificate whose URI is that subject", as(Caller{URI: uri}), nil},
 		{"a header of that value", as(Caller{}), headers{"X-User", uri}},
 		{"another tenant by claim", as(Caller{Issuer: First, Subject: uri, Tenant: "t"}), nil},
 		{"another tenant by header", ada, headers{"X-Tenant", "t"}},
-	} {
-		first := call(who.c, who.h...)
-		if first.Header.Get("Idempotency-Replayed") != "" {
-			t.Errorf("%s was given another's answer: %s", who.name, first.Body)
-			continue
-		}
-		wantFirst(t, first)
-		if other, taken := answers[first.Body]; taken {
-			t.Errorf("%s and %s were given one answer", who.name, other)
-		}
-		answers[first.Body] = who.name
-		again := call(who.c, who.h...)
-		wantReplay(t, again)
-		if again.Body != first.Body {
-			t.Errorf("%s was given %s, expected %s", who.name, again.Body, first.Body)
-		}
-	}
+	})
 	runs := u.Runs()
 	stranger := as(Caller{URI: uri, Stranger: true})
 	wantRefusal(t, call(stranger), 400, "idempotency_requires_verified_identity")

@@ -148,7 +148,7 @@ func TestQuantile(t *testing.T) {
 
 func TestBadFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"-rounds", "0"}, {"-requests", "2"}, {"-requests", "-1"}, {"-connections", "0"}, {"-of", "wages"}, {"more"}, {"-nope"},
+		{"-rounds", "-1"}, {"-processes", "0"}, {"-requests", "2"}, {"-requests", "-1"}, {"-connections", "0"}, {"-of", "wages"}, {"more"}, {"-nope"},
 	} {
 		var stderr strings.Builder
 		if code := run(t.Context(), args, &stderr, &stderr); code != 2 || stderr.Len() == 0 {

@@ -54,8 +54,8 @@ func markers(name string) (begin, end string) {
 	return "<!-- bench " + name + " -->\n", "<!-- end -->\n"
 }
 
-// keep puts the output of a measurement into the page, in place of what stands there between its markers.
-func keep(page []byte, name, output string) ([]byte, error) {
+// keep puts the output of a measurement into the page, below the plot if it drew one, in place of what stands there between its markers.
+func keep(page []byte, name, output, plot string) ([]byte, error) {
 	begin, end := markers(name)
 	before, rest, ok := bytes.Cut(page, []byte(begin))
 	if !ok {
@@ -65,18 +65,21 @@ func keep(page []byte, name, output string) ([]byte, error) {
 	if !ok || bytes.Contains(old, []byte("<!-- bench ")) {
 		return nil, fmt.Errorf("want a line %q behind %q", strings.TrimSpace(end), strings.TrimSpace(begin))
 	}
+	if plot != "" {
+		begin += "![" + strings.TrimSuffix(filepath.Base(plot), ".svg") + "](" + plot + ")\n\n"
+	}
 	text := begin + "```text\n" + strings.TrimRight(output, "\n") + "\n```\n" + end
 	return slices.Concat(before, []byte(text), after), nil
 }
 
 // write is keep for docs/measurements.md.
-func write(root, name, output string) error {
+func write(root, name, output, plot string) error {
 	file := filepath.Join(root, "docs", "measurements.md")
 	page, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if page, err = keep(page, name, output); err != nil {
+	if page, err = keep(page, name, output, plot); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return os.WriteFile(file, page, 0o644)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,16 +25,25 @@ var (
 const size = 400
 
 // pad fills a text up to the size, at the star in it.
-func pad(text string) string {
+func pad(text string) string { return padTo(text, size) }
+
+func padTo(text string, size int) string {
 	return strings.Replace(text, "*", strings.Repeat("x", size-len(text)+1), 1)
 }
 
+// grown gives a text of size bytes more x, where there is a row of them. It must not be called for each request.
+func grown(text string, to int) string {
+	return strings.Replace(text, "xxx", strings.Repeat("x", to-size+3), 1)
+}
+
 // answer is the MCP server: as little as can be, since it is not what is measured.
-func answer(w http.ResponseWriter, r *http.Request) {
+func answer(w http.ResponseWriter, r *http.Request) { answerWith(w, r, result) }
+
+func answerWith(w http.ResponseWriter, r *http.Request, text string) {
 	// A body that cannot be read shows as a request without an answer.
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, result)
+	_, _ = io.WriteString(w, text)
 }
 
 // request is one call of the load.
@@ -41,13 +51,15 @@ type request struct {
 	key      string // "" sends none
 	user     string // the principal, where the configuration reads it; "" sends none
 	tool     string // "" is charge
+	path     string // "" is /mcp
+	body     string // in place of call, for no tool but charge; "" is call
 	replayed bool   // whether the answer must be a replay
 }
 
 // text is the call as it is sent.
 func (r request) text() string {
 	if r.tool == "" {
-		return call
+		return cmp.Or(r.body, call)
 	}
 	return strings.Replace(call, `"charge"`, `"`+r.tool+`"`, 1)
 }
@@ -63,7 +75,7 @@ type load struct {
 func newLoad(url string, connections int) *load {
 	return &load{
 		client:      &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections}},
-		url:         url + "/mcp",
+		url:         url,
 		connections: connections,
 	}
 }
@@ -91,7 +103,7 @@ func (l *load) run(ctx context.Context, n int, what func(n int) request) error {
 }
 
 func (l *load) send(ctx context.Context, r request) error {
-	req, err := http.NewRequestWithContext(ctx, "POST", l.url, strings.NewReader(r.text()))
+	req, err := http.NewRequestWithContext(ctx, "POST", l.url+cmp.Or(r.path, "/mcp"), strings.NewReader(r.text()))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,11 @@ import (
 type plan struct {
 	rounds, requests, connections int
 
+	processes, warm int    // of waves
+	seed            uint64 // of their order
+	hour            int    // of -of start
+	resume          string // the file that keeps waves; may be empty
+
 	steady time.Duration // of -of etcd
 	rate   int
 }
@@ -22,7 +27,8 @@ func (p plan) check(rest []string) error {
 	for _, f := range []struct {
 		name     string
 		min, got int
-	}{{"rounds", 1, p.rounds}, {"connections", 1, p.connections}, {"requests", p.connections, p.requests}, {"rate", 1, p.rate}} {
+	}{{"rounds", 1, p.rounds}, {"connections", 1, p.connections}, {"requests", p.connections, p.requests}, {"rate", 1, p.rate},
+		{"processes", 1, p.processes}, {"warm", 0, p.warm}, {"hour", 0, p.hour}} {
 		if f.got < f.min {
 			return fmt.Errorf("-%s: want at least %d, got %d", f.name, f.min, f.got)
 		}
@@ -81,20 +87,11 @@ const settling = 50 * time.Millisecond
 
 // sample sends one sample's requests and returns the subject's CPU time for each.
 func (c benchCase) sample(ctx context.Context, connections, round int) (time.Duration, error) {
-	load := newLoad(c.subject.URL(), connections)
-	defer load.close()
-	// Connections are opened, and the first call of a replayed key is made, before the
-	// clock starts.
-	if err := load.run(ctx, connections, func(int) request { return request{user: "warm"} }); err != nil {
+	load, err := opened(ctx, c.subject.URL(), connections, c.call, round)
+	if err != nil {
 		return 0, err
 	}
-	if first := c.call(round, 0); first.replayed {
-		first.replayed = false
-		if err := load.run(ctx, 1, func(int) request { return first }); err != nil {
-			return 0, err
-		}
-		time.Sleep(settling)
-	}
+	defer load.close()
 	before, err := c.subject.CPU()
 	if err != nil {
 		return 0, err
@@ -109,10 +106,29 @@ func (c benchCase) sample(ctx context.Context, connections, round int) (time.Dur
 	return (after - before) / time.Duration(c.requests), nil
 }
 
+// opened opens connections, and makes the first call of a replayed key, before the clock starts.
+func opened(ctx context.Context, url string, connections int, call func(round, n int) request, round int) (*load, error) {
+	l := newLoad(url, connections)
+	err := l.run(ctx, connections, func(int) request { return request{user: "warm"} })
+	if first := call(round, 0); err == nil && first.replayed {
+		first.replayed = false
+		err = l.run(ctx, 1, func(int) request { return first })
+		time.Sleep(settling)
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
 // The calls that are measured. Their keys are new in each run, so that nothing is
 // found in the table that another run left.
 
 func unkeyed(int, int) request { return request{} }
+
+// passed takes the route on which a call without a key passes unread.
+func passed(int, int) request { return request{path: passPath} }
 
 func first(round, n int) request { return request{key: fmt.Sprintf("%s-%d-%d", started, round, n)} }
 

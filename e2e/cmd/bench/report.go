@@ -6,8 +6,6 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
-
-	"github.com/callonce/callonce/e2e/envoytest"
 )
 
 // report prints medians and quartiles in µs, and what each case takes above some of
@@ -120,22 +118,4 @@ func counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// reportMemory prints what the filter adds to Envoy's memory after all that load.
-func reportMemory(out io.Writer, without, with *envoytest.Envoy) error {
-	bare, err := without.Resident()
-	if err != nil {
-		return err
-	}
-	filtered, err := with.Resident()
-	if err != nil {
-		return err
-	}
-	// One worker's VM and two of the main thread (see the README of envoy/).
-	const vms = 3
-	const mib = 1 << 20
-	fmt.Fprintf(out, "\nResident memory of Envoy: %d MiB without the filter, %d MiB with it in %d VMs: %d MiB each (target: ≤ 45)\n",
-		bare/mib, filtered/mib, vms, (filtered-bare)/mib/vms)
-	return nil
 }

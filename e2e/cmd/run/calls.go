@@ -23,6 +23,10 @@ Any MCP client can connect to {URL}/mcp. Or paste these, in another terminal:
   {CURL} \
     -d '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"bob","amount_cents":1200}}}'
 
+  # A client that gives up after a second: nobody knows whether the charge ran, a repeat is refused, and the page below lets you say what became of it.
+  {CURL} -m 1 -H 'Idempotency-Key: order-2' \
+    -d '{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"charge","arguments":{"customer":"carol","amount_cents":1200,"delay_ms":3000}}}'
+
   # How often the server really charged:
   curl -s {COUNT}
 

@@ -13,11 +13,13 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/callonce/callonce/e2e/hostsimcmd"
 	"github.com/callonce/callonce/e2e/payments"
+	"github.com/callonce/callonce/e2e/tools"
 	"github.com/callonce/callonce/plugin/config"
 )
 
@@ -55,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	opts := hostsimcmd.Options{Echo: stdout, Upstream: os.Getenv("UPSTREAM")}
 	flags.StringVar(&opts.Binary, "callonce", "", "`FILE` of the command callonce (default dist/callonce)")
 	flags.StringVar(&opts.Plugin, "plugin", "", "`FILE` of the compiled filter (default dist/callonce.wasm)")
-	flags.StringVar(&opts.Config, "config", "", "`FILE` of the filter's configuration (default e2e/testdata/demo.json)")
+	flags.StringVar(&opts.Config, "config", "", "`FILE` of the filter's configuration (default e2e/testdata/run.json)")
 	flags.StringVar(&opts.Listen, "listen", os.Getenv("LISTEN"), "`HOST:PORT` to serve at (default $LISTEN, else "+usual+", or a free port when that is taken)")
 	flags.IntVar(&opts.Workers, "workers", 2, "`NUMBER` of worker VMs")
 	etcd := flags.String("etcd", "", "`FILE` of etcd (e2e/cmd/etcd): serve with two proxies that share a ledger there")
@@ -67,6 +69,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case flags.NArg() > 0:
 		fmt.Fprintf(stderr, "run: want flags only, got the argument %q (see -help)\n", flags.Arg(0))
 		return 2
+	}
+	if opts.Config == "" {
+		root, err := tools.Root()
+		if err != nil {
+			fmt.Fprintln(stderr, "run:", err)
+			return 1
+		}
+		opts.Config = filepath.Join(root, "e2e", "testdata", "run.json")
 	}
 	start := serve
 	if *etcd != "" {

@@ -7,13 +7,22 @@ var bodyFuncs = []function{
 	{name: "proxy_get_buffer_status", words: 3, run: getBufferStatus},
 }
 
-func getBufferBytes(g *Guest, s []uint64, _ *Arguments) Status {
+// buffer is the one that the first argument names.
+func (g *Guest) buffer(s []uint64) (b *[]byte, fixed bool, st Status) {
 	if Buffer(word(s, 0)) >= bufferCount {
-		return BadArgument
+		return nil, false, BadArgument
 	}
-	b, _, ok := g.Proxy.Buffer(Buffer(word(s, 0)))
+	b, fixed, ok := g.Proxy.Buffer(Buffer(word(s, 0)))
 	if !ok {
-		return NotFound
+		return nil, false, NotFound
+	}
+	return b, fixed, OK
+}
+
+func getBufferBytes(g *Guest, s []uint64, _ *Arguments) Status {
+	b, _, st := g.buffer(s)
+	if st != OK {
+		return st
 	}
 	start, length := uint64(word(s, 1)), uint64(word(s, 2))
 	size := uint64(len(*b))
@@ -23,12 +32,9 @@ func getBufferBytes(g *Guest, s []uint64, _ *Arguments) Status {
 }
 
 func setBufferBytes(g *Guest, s []uint64, _ *Arguments) Status {
-	if Buffer(word(s, 0)) >= bufferCount {
-		return BadArgument
-	}
-	b, fixed, ok := g.Proxy.Buffer(Buffer(word(s, 0)))
-	if !ok {
-		return NotFound
+	b, fixed, st := g.buffer(s)
+	if st != OK {
+		return st
 	}
 	data, ok := g.bytes(s, 3)
 	if !ok {
@@ -53,12 +59,9 @@ func setBufferBytes(g *Guest, s []uint64, _ *Arguments) Status {
 }
 
 func getBufferStatus(g *Guest, s []uint64, _ *Arguments) Status {
-	if Buffer(word(s, 0)) >= bufferCount {
-		return BadArgument
-	}
-	b, _, ok := g.Proxy.Buffer(Buffer(word(s, 0)))
-	if !ok {
-		return NotFound
+	b, _, st := g.buffer(s)
+	if st != OK {
+		return st
 	}
 	return written(g.Memory.WriteUint32Le(word(s, 1), uint32(len(*b))) && g.Memory.WriteUint32Le(word(s, 2), 0))
 }

@@ -72,7 +72,9 @@ func (f function) entry() api.GoModuleFunc {
 		}
 		status, happens := w.Before(f.name, a)
 		if happens {
+			g.watch = w
 			status = f.run(g, stack, a)
+			g.watch = nil
 		}
 		stack[0] = uint64(status)
 		w.After(status)

@@ -23,14 +23,26 @@ type fake struct {
 	log     []string
 	known   map[string]string
 	replies []Reply
+	call    Status // of a callout
 }
 
 func (f *fake) ask(format string, args ...any) {
 	f.asked = append(f.asked, fmt.Sprintf(format, args...))
 }
 
-func (f *fake) Watch() Watch                      { return f.watch }
-func (f *fake) Log(level LogLevel, text string)   { f.log = append(f.log, level.String()+" "+text) }
+func (f *fake) Watch() Watch                    { return f.watch }
+func (f *fake) Log(level LogLevel, text string) { f.log = append(f.log, level.String()+" "+text) }
+func (f *fake) Printed(b []byte)                { f.ask("printed %q", b) }
+func (f *fake) Foreign(name string, argument []byte) ([]byte, Status) {
+	f.ask("foreign %s %q", name, argument)
+	switch name {
+	case "echo":
+		return argument, OK
+	case "clear_route_cache":
+		return nil, OK
+	}
+	return nil, NotFound
+}
 func (f *fake) Now() time.Time                    { return time.Unix(0, 7) }
 func (f *fake) Mono() time.Duration               { return 8 }
 func (f *fake) Random(b []byte)                   { copy(b, bytes.Repeat([]byte{9}, len(b))) }
@@ -62,8 +74,14 @@ func (f *fake) SetSharedData(key string, value []byte, cas uint32) Status {
 	f.ask("set %q %q %d", key, value, cas)
 	return OK
 }
-func (f *fake) RegisterQueue(name string) uint32       { f.ask("queue %q", name); return 3 }
-func (f *fake) ResolveQueue(vmID, name string) uint32  { f.ask("resolve %q", name); return 3 }
+func (f *fake) RegisterQueue(name string) uint32 { f.ask("queue %q", name); return 3 }
+func (f *fake) ResolveQueue(vmID, name string) uint32 {
+	f.ask("resolve %q %q", vmID, name)
+	if vmID == "none" {
+		return 0
+	}
+	return 1
+}
 func (f *fake) Enqueue(token uint32, b []byte) Status  { f.ask("enqueue %q", b); return OK }
 func (f *fake) Dequeue(uint32) ([]byte, Status)        { return []byte("message"), OK }
 func (f *fake) DefineMetric(MetricKind, string) uint32 { f.ask("metric"); return 4 }
@@ -71,12 +89,12 @@ func (f *fake) IncrementMetric(uint32, int64) Status   { f.ask("increment"); ret
 func (f *fake) RecordMetric(uint32, uint64) Status     { f.ask("record"); return OK }
 func (f *fake) Metric(uint32) (uint64, Status)         { return 1 << 40, OK }
 func (f *fake) HTTPCall(cluster string, headers, trailers []header.Line, body []byte, timeout time.Duration) (uint32, Status) {
-	f.ask("call %q %v", cluster, timeout)
-	return 4, OK
+	f.ask("call %q %q %q %q %v", cluster, headers, body, trailers, timeout)
+	return 4, f.call
 }
 func (f *fake) GRPCCall(service []byte, name, method string, metadata []header.Line, message []byte, timeout time.Duration) (uint32, Status) {
-	f.ask("grpc %q %s/%s %q %v", service, name, method, message, timeout)
-	return 5, OK
+	f.ask("grpc %q %s/%s %q %q %v", service, name, method, metadata, message, timeout)
+	return 5, f.call
 }
 func (f *fake) GRPCCancel(token uint32) Status      { f.ask("cancel %d", token); return NotFound }
 func (f *fake) CallStatus() (code Status, _ string) { return BrokenConn, "reset" }
@@ -283,7 +301,8 @@ func (w *watcher) Before(function string, a *Arguments) (Status, bool) {
 	return w.st, w.happens
 }
 
-func (w *watcher) After(st Status) { w.saw = append(w.saw, st.String()) }
+func (w *watcher) Hands(b []byte) []byte { return b }
+func (w *watcher) After(st Status)       { w.saw = append(w.saw, st.String()) }
 
 func TestWatch(t *testing.T) {
 	for _, c := range []struct {

@@ -13,6 +13,8 @@ type Guest struct {
 	// Malloc is the module's own. The functions call it with Context.
 	Malloc  api.Function
 	Context context.Context
+
+	watch Watch // of the call that happens, nil = nobody watches
 }
 
 type guestKey struct{}
@@ -67,6 +69,9 @@ func (g *Guest) alloc(b []byte) (uint32, bool) {
 
 // give returns bytes to the module through a pointer and a size that it passed.
 func (g *Guest) give(b []byte, ptrPtr, sizePtr uint32) Status {
+	if g.watch != nil {
+		b = g.watch.Hands(b)
+	}
 	ptr, ok := g.alloc(b)
 	return written(ok && g.Memory.WriteUint32Le(ptrPtr, ptr) && g.Memory.WriteUint32Le(sizePtr, uint32(len(b))))
 }

@@ -32,34 +32,12 @@ func getHeaderValue(g *Guest, s []uint64, _ *Arguments) Status {
 	return g.give([]byte(value), word(s, 3), word(s, 4))
 }
 
-// edit runs f on a map that may be changed, with a key and a value read from the arguments 1 to 4.
-func (g *Guest) edit(s []uint64, f func(m *header.Map, key, value string)) Status {
+// edit runs f on a map that may be changed, with n pieces of bytes: the arguments from 1 on.
+func (g *Guest) edit(s []uint64, n int, f func(m *header.Map, b [][]byte)) Status {
 	if Map(word(s, 0)) >= mapCount {
 		return BadArgument
 	}
-	key, ok1 := g.bytes(s, 1)
-	value, ok2 := g.bytes(s, 3)
-	if !ok1 || !ok2 {
-		return InvalidMemory
-	}
-	m := g.Proxy.Writable(Map(word(s, 0)))
-	if m == nil {
-		return BadArgument
-	}
-	f(m, Lower(key), string(value))
-	return OK
-}
-
-func addHeaderValue(g *Guest, s []uint64, _ *Arguments) Status { return g.edit(s, (*header.Map).Add) }
-func replaceHeaderValue(g *Guest, s []uint64, _ *Arguments) Status {
-	return g.edit(s, (*header.Map).Set)
-}
-
-func removeHeaderValue(g *Guest, s []uint64, _ *Arguments) Status {
-	if Map(word(s, 0)) >= mapCount {
-		return BadArgument
-	}
-	key, ok := g.bytes(s, 1)
+	b, ok := g.several(s, 1, n)
 	if !ok {
 		return InvalidMemory
 	}
@@ -67,8 +45,29 @@ func removeHeaderValue(g *Guest, s []uint64, _ *Arguments) Status {
 	if m == nil {
 		return BadArgument
 	}
-	m.Remove(Lower(key))
+	f(m, b)
 	return OK
+}
+
+func addHeaderValue(g *Guest, s []uint64, _ *Arguments) Status {
+	return g.edit(s, 2, func(m *header.Map, b [][]byte) { m.Add(Lower(b[0]), string(b[1])) })
+}
+
+func replaceHeaderValue(g *Guest, s []uint64, _ *Arguments) Status {
+	return g.edit(s, 2, func(m *header.Map, b [][]byte) { m.Set(Lower(b[0]), string(b[1])) })
+}
+
+func removeHeaderValue(g *Guest, s []uint64, _ *Arguments) Status {
+	return g.edit(s, 1, func(m *header.Map, b [][]byte) { m.Remove(Lower(b[0])) })
+}
+
+func setHeaderPairs(g *Guest, s []uint64, _ *Arguments) Status {
+	return g.edit(s, 1, func(m *header.Map, b [][]byte) {
+		m.Lines = nil
+		for _, h := range ParsePairs(b[0]) {
+			m.Add(h.Name, h.Value)
+		}
+	})
 }
 
 // getHeaderPairs gives nothing, and no error, for a map that is out of reach; the Go SDK makes "not found" of that.
@@ -81,25 +80,6 @@ func getHeaderPairs(g *Guest, s []uint64, _ *Arguments) Status {
 		return g.give(nil, word(s, 1), word(s, 2))
 	}
 	return g.give(FormatPairs(m.Lines), word(s, 1), word(s, 2))
-}
-
-func setHeaderPairs(g *Guest, s []uint64, _ *Arguments) Status {
-	if Map(word(s, 0)) >= mapCount {
-		return BadArgument
-	}
-	b, ok := g.bytes(s, 1)
-	if !ok {
-		return InvalidMemory
-	}
-	m := g.Proxy.Writable(Map(word(s, 0)))
-	if m == nil {
-		return BadArgument
-	}
-	m.Lines = nil
-	for _, h := range ParsePairs(b) {
-		m.Add(h.Name, h.Value)
-	}
-	return OK
 }
 
 func getHeaderSize(g *Guest, s []uint64, _ *Arguments) Status {

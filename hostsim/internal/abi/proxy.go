@@ -11,6 +11,8 @@ type Proxy interface {
 	// Watch is asked before each function of the ABI (not WASI's); nil = nobody watches.
 	Watch() Watch
 	Log(level LogLevel, text string)
+	// Printed is told of what the module writes to its standard error, before the log is.
+	Printed(b []byte)
 	// Now is the wall clock, Mono a clock that never goes back.
 	Now() time.Time
 	Mono() time.Duration
@@ -38,6 +40,9 @@ type Proxy interface {
 	Continue(Direction)
 	Close(Direction)
 
+	// Foreign calls a function by its name.
+	Foreign(name string, argument []byte) ([]byte, Status)
+
 	SharedData(key string) (value []byte, cas uint32, ok bool)
 	SetSharedData(key string, value []byte, cas uint32) Status
 	RegisterQueue(name string) (token uint32)
@@ -63,6 +68,8 @@ type Proxy interface {
 type Watch interface {
 	// Before may change the arguments. Unless it lets the call happen, its status is the call's result.
 	Before(function string, a *Arguments) (st Status, happens bool)
+	// Hands may hand over other bytes than the function would.
+	Hands(b []byte) []byte
 	After(Status)
 }
 

@@ -126,6 +126,9 @@ func wasiWrite(g *Guest, s []uint64) uint32 {
 		text.Write(b)
 	}
 	n := text.Len()
+	if n > 0 && level == LogError {
+		g.Proxy.Printed([]byte(text.String()))
+	}
 	if n > 0 {
 		g.Proxy.Log(level, strings.TrimSuffix(text.String(), "\n"))
 	}

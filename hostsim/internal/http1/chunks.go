@@ -89,20 +89,9 @@ func (c *ChunkReader) begin() error {
 			return err
 		}
 	}
-	var line []byte
-	for {
-		part, err := c.R.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxChunkLine {
-			return fmt.Errorf("%w: chunk line larger than %d bytes", ErrMalformed, maxChunkLine)
-		}
-		if err == bufio.ErrBufferFull {
-			continue
-		}
-		if err != nil {
-			return cutShort(err)
-		}
-		break
+	line, err := c.sizeLine()
+	if err != nil {
+		return err
 	}
 	text, ok := strings.CutSuffix(string(line), "\r\n")
 	size, _, _ := strings.Cut(text, ";")
@@ -116,6 +105,44 @@ func (c *ChunkReader) begin() error {
 	}
 	c.left, c.open = n, true
 	return nil
+}
+
+// sizeLine reads the line of a chunk's size. What no more bytes can make one is refused as it comes, as Envoy has it: a client that
+// waits for the answer to it may never end the line.
+func (c *ChunkReader) sizeLine() ([]byte, error) {
+	var line []byte
+	for !bytes.HasSuffix(line, []byte("\n")) {
+		if _, err := c.R.Peek(1); err != nil {
+			return nil, cutShort(err)
+		}
+		b, _ := c.R.Peek(c.R.Buffered())
+		n := bytes.IndexByte(b, '\n') + 1
+		if n == 0 {
+			n = len(b)
+		}
+		line = append(line, b[:n]...)
+		c.R.Discard(n)
+		switch {
+		case len(line) > maxChunkLine:
+			return nil, fmt.Errorf("%w: chunk line larger than %d bytes", ErrMalformed, maxChunkLine)
+		case !beginsSize(line):
+			return nil, fmt.Errorf("%w: chunk size %q", ErrMalformed, line)
+		}
+	}
+	return line, nil
+}
+
+// beginsSize says whether a line may yet become one of a chunk's size.
+func beginsSize(line []byte) bool {
+	digits := len(line)
+	if i := bytes.IndexAny(line, " \t;\r\n"); i >= 0 {
+		digits = i
+	}
+	if _, ok := hexDigits(string(line[:digits])); !ok {
+		return false
+	}
+	cr := bytes.IndexByte(line, '\r')
+	return cr < 0 || cr+1 == len(line) || line[cr+1] == '\n'
 }
 
 // cutShort makes the end of a connection an unexpected one.

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/callonce/callonce/hostsim/internal/header"
 )
@@ -174,6 +175,21 @@ func TestReadRequestHead(t *testing.T) {
 		}
 		if status != want || (head == nil) != (refused != nil) {
 			t.Errorf("%q: got %d (%v), want %d", raw[:min(len(raw), 80)], status, refused, want)
+		}
+	}
+}
+
+// A line that can be no chunk's size is refused without the rest of it, which may never come; one that may still be one is not.
+func TestSizeIsRefusedAsItComes(t *testing.T) {
+	more := errors.New("waits for more")
+	for begins, want := range map[string]error{
+		"z": ErrMalformed, "-": ErrMalformed, "1z": ErrMalformed, "1\rx": ErrMalformed, "\r": ErrMalformed, ";": ErrMalformed,
+		"11111111111111111": ErrMalformed,
+		"":                  more, "1": more, "aF": more, "1\r": more, "1 z": more, "1;z": more, "1111111111111111": more,
+	} {
+		c := &ChunkReader{R: bufio.NewReader(io.MultiReader(strings.NewReader(begins), iotest.ErrReader(more)))}
+		if n, err := c.Read(make([]byte, 9)); n != 0 || !errors.Is(err, want) {
+			t.Errorf("%q: %d bytes, %v, want %v", begins, n, err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -184,8 +185,8 @@ func http2Reset(err error) Reset {
 
 func headersOf(from http.Header) *header.Map {
 	h := &header.Map{}
-	for name, values := range from {
-		for _, v := range values {
+	for _, name := range slices.Sorted(maps.Keys(from)) { // the package keeps no order
+		for _, v := range from[name] {
 			h.Add(strings.ToLower(name), v)
 		}
 	}

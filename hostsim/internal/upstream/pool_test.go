@@ -27,6 +27,20 @@ func TestUpstreamAddresses(t *testing.T) {
 	}
 }
 
+// poolOf gives a pool of connections to a server that answers so. Both end with the test.
+func poolOf(t *testing.T, answers http.HandlerFunc) *Pool {
+	t.Helper()
+	server := httptest.NewServer(answers)
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPool(u, 0, 1<<20, false)
+	t.Cleanup(p.Close)
+	return p
+}
+
 // get sends a request without a body and waits for the end of the response.
 func get(t *testing.T, p *Pool) {
 	t.Helper()
@@ -51,14 +65,7 @@ func get(t *testing.T, p *Pool) {
 
 // An idle connection to the server is not used again once the server may have closed it.
 func TestIdleConnectionsAreLeft(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
-	defer server.Close()
-	u, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := NewPool(u, 0, 1<<20, false)
-	defer p.Close()
+	p := poolOf(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	for _, aged := range []bool{false, true} {
 		get(t, p)
 		p.mu.Lock()
@@ -81,14 +88,7 @@ func TestIdleConnectionsAreLeft(t *testing.T) {
 
 // The last bytes of a length are the end: whoever has them needs no other event to know that there are no more, and a client may leave.
 func TestLastPieceIsTheEnd(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
-	defer server.Close()
-	u, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := NewPool(u, 0, 1<<20, false)
-	defer p.Close()
+	p := poolOf(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	seen := make(chan string, 9)
 	x := p.Dial(&header.Map{Lines: []header.Line{{Name: ":method", Value: "POST"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "h"}}}, false, Events{
 		Headers: func(*header.Map, bool) {},

@@ -1,15 +1,10 @@
 'use strict';
 const most = 500;
 const $ = id => document.getElementById(id);
-let after = 0, paused = false, fields = [];
+let after = 0, paused = false, fields = [], own;
 const filled = new Set(); // fields that some request has: columns of the others are left out
 
-// Words that say how a request ended, as the filters that are known use them. Colour only repeats what the word says.
-const tones = {
-  first: 'good', completed: 'good', replay: 'good', released: 'good',
-  outcome_unknown: 'bad', unknown_outcome: 'bad', unavailable: 'bad', rejected: 'bad',
-  in_flight: 'warn', conflict: 'warn', capacity: 'warn', not_replayable: 'warn',
-};
+let tones = {}; // words that have a colour: it only repeats what the word says
 
 function cell(name, value, className) {
   const td = document.createElement('td');
@@ -71,6 +66,9 @@ async function poll() {
     try {
       const got = await (await fetch('/requests?after=' + after)).json();
       if (got.total < after) { after = 0; $('rows').replaceChildren(); } // it was started again
+      tones = got.tones || {};
+      if (got.example) $('filter').placeholder = got.example;
+      if (got.own && !own) document.head.append(own = Object.assign(document.createElement('script'), {src: '/filter/page.js'}));
       head(got.fields);
       for (const r of got.requests) { show(r); after = Math.max(after, r.n); }
       while ($('rows').children.length > most) $('rows').lastChild.remove();
@@ -91,7 +89,8 @@ function pause() {
 $('pause').addEventListener('click', pause);
 $('filter').addEventListener('input', () => { for (const tr of $('rows').children) fit(tr); });
 document.addEventListener('keydown', e => {
-  if (e.target === $('filter') || e.ctrlKey || e.metaKey || e.altKey) {
+  if (document.querySelector('dialog[open]')) return;
+  if (e.target.matches('input, select, textarea') || e.ctrlKey || e.metaKey || e.altKey) {
     if (e.key === 'Escape') e.target.blur();
     return;
   }

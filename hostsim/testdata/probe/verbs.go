@@ -127,6 +127,7 @@ func init() {
 		"eat":      eat,
 		"exit":     func(_ *run, a []string) string { os.Exit(number(a[0])); return "" },
 		"print":    func(_ *run, a []string) string { fmt.Println(strings.Join(a, " ")); return "" },
+		"printerr": func(_ *run, a []string) string { fmt.Fprintln(os.Stderr, strings.Join(a, " ")); return "" },
 		"effective": func(r *run, a []string) string {
 			id := number(a[0])
 			return result(nil, proxywasm.SetEffectiveContext(uint32(id)))
@@ -135,8 +136,17 @@ func init() {
 		"time":  func(*run, []string) string { return fmt.Sprint(time.Now().UnixNano()) },
 		"since": func(*run, []string) string { return fmt.Sprint(time.Since(began).Milliseconds()) },
 		"foreign": func(_ *run, a []string) string {
-			b, err := proxywasm.CallForeignFunction(a[0], nil)
+			b, err := proxywasm.CallForeignFunction(a[0], join(a[1:]))
 			return result(b, err)
+		},
+		// The names of the request's headers, in their order.
+		"order": func(*run, []string) string {
+			h, err := proxywasm.GetHttpRequestHeaders()
+			var names []string
+			for _, l := range h {
+				names = append(names, l[0])
+			}
+			return fmt.Sprintf("%s %v", strings.Join(names, " "), err)
 		},
 	}
 }

@@ -36,6 +36,13 @@ func command() *serve.Command {
 			{Name: "settled by", State: "wasm.callonce.settled_by"},
 			{Name: "attempt", State: "wasm.callonce.attempt"},
 		},
+		Tones: map[string]string{
+			"first": "good", "completed": "good", "replay": "good", "released": "good",
+			"outcome_unknown": "bad", "unknown_outcome": "bad", "unavailable": "bad", "rejected": "bad",
+			"in_flight": "warn", "conflict": "warn", "capacity": "warn", "not_replayable": "warn",
+		},
+		Example:  "replay, a tool, a key …",
+		Page:     keysPage,
 		Matchers: []serve.Matcher{{Name: "tool", About: "the name in a tools/call", Read: toolOf}},
 		// The filter's own reader, so that what is told here is word for word what a proxy's log will say.
 		Check:   config.Check,

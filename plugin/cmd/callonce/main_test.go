@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,46 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/callonce/callonce/hostsim/hosttest"
 	"github.com/callonce/callonce/plugin/internal/version"
 )
-
-const patience = 20 * time.Second
-
-// output is a buffer that another goroutine writes to.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-func (o *output) find(t *testing.T, pattern string) []string {
-	t.Helper()
-	re := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if m := re.FindStringSubmatch(o.String()); m != nil {
-			return m
-		}
-	}
-	t.Fatalf("%q never came:\n%s", pattern, o.String())
-	return nil
-}
 
 func write(t *testing.T, name, text string) string {
 	t.Helper()
@@ -62,23 +27,17 @@ func write(t *testing.T, name, text string) string {
 
 // What is guarded, and how, is in the log of every request, and a fault may be for one tool alone.
 func TestServe(t *testing.T) {
-	probe := filepath.Join(t.TempDir(), "probe.wasm")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-buildmode=c-shared", "-o", probe, ".")
-	build.Dir = "../../../hostsim/testdata/probe" // a module of its own
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
-	if b, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the probe: %v\n%s", err, b)
-	}
+	probe := write(t, "probe.wasm", string(hosttest.Build(t, "../../../hostsim/testdata/probe", "-ldflags=-s -w")))
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
 	defer up.Close()
 	ctx, stop := context.WithCancel(context.Background())
-	var stdout, stderr output
+	var stdout, stderr hosttest.Output
 	status := make(chan int, 1)
 	go func() {
 		faults := write(t, "faults.json", `[{"match":{"tool":"charge*"},"action":"reset_before"}]`)
 		status <- command().Run(ctx, []string{"serve", "--plugin", probe, "--upstream", up.URL, "--cache", "", "--faults", faults}, &stdout, &stderr)
 	}()
-	url := stderr.find(t, `listening on (http://127\.0\.0\.1:[1-9]\d*),`)[1]
+	url := stderr.Find(t, `listening on (http://127\.0\.0\.1:[1-9]\d*),`)[1]
 	for _, c := range []struct{ do, body, want string }{
 		{"rh setprop callonce.outcome first; rh setprop callonce.key_hash 0123456789abcdef; rh setprop callonce.mode observe; rh setprop callonce.tool charge; rh setprop callonce.refusal x=1",
 			"body", `200 \d+ms worker=[01] outcome=first key=0123456789abcdef tool=charge refusal="x=1" mode=observe`},
@@ -94,10 +53,10 @@ func TestServe(t *testing.T) {
 		}
 		io.Copy(io.Discard, resp.Body) // a client that leaves before the end is a call of another kind
 		resp.Body.Close()
-		stdout.find(t, `(?m) POST `+req.URL.Path+` `+c.want+`$`)
+		stdout.Find(t, `(?m) POST `+req.URL.Path+` `+c.want+`$`)
 	}
-	stderr.find(t, `cluster_name -> "upstream"`) // that a filter can call by itself
-	stderr.find(t, `fault /0 reset_before: POST /\d+ charge_card\n`)
+	stderr.Find(t, `cluster_name -> "upstream"`) // that a filter can call by itself
+	stderr.Find(t, `fault /0 reset_before: POST /\d+ charge_card\n`)
 	stop()
 	if s := <-status; s != 0 {
 		t.Errorf("exit status %d:\n%s", s, stderr.String())
@@ -132,7 +91,7 @@ func TestCheck(t *testing.T) {
 		{`{}`, "--strict --plugin x", 2, "", "--strict is for the built-in reader"},
 	} {
 		args := append([]string{"check", "--config", write(t, "c.json", c.config)}, strings.Fields(c.flag)...)
-		var stdout, stderr output
+		var stdout, stderr hosttest.Output
 		got := command().Run(context.Background(), args, &stdout, &stderr)
 		if got != c.status || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) || got != 0 && strings.Contains(stdout.String(), ": ok") {
 			t.Errorf("%s %s: status %d, want %d; printed\n%s%s", c.config, c.flag, got, c.status, stdout.String(), stderr.String())
@@ -187,7 +146,7 @@ func TestDoctor(t *testing.T) {
 		{"doktor", 2, "", "there are serve, check, version, doctor and keys"},
 		{"help", 0, "callonce doctor --url", ""},
 	} {
-		var stdout, stderr output
+		var stdout, stderr hosttest.Output
 		got := command().Run(context.Background(), strings.Fields(c.args), &stdout, &stderr)
 		if got != c.status || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) {
 			t.Errorf("%s: status %d, want %d; printed\n%s%s", c.args, got, c.status, stdout.String(), stderr.String())

@@ -103,9 +103,7 @@ const (
 	counterMetric = 0
 	gaugeMetric   = 1
 
-	logInfo     = 2
-	logWarn     = 3
-	logCritical = 5
+	logWarn = 3
 )
 
 // returned is where host functions put what they return beside the status. They are

@@ -147,6 +147,10 @@ func onDelete(id uint32) {
 	}
 	for i, p := range plugins {
 		if p.id == id {
+			if p.guard != nil {
+				mem.begin()
+				p.guard.Close()
+			}
 			plugins = append(plugins[:i:i], plugins[i+1:]...)
 			return
 		}

@@ -9,6 +9,8 @@
 // Here the host writes into memory that is there already (memory.go), streams are used
 // again (streams.go), and callbacks that nobody needs are not exported.
 //
+// The same filter on the SDK (plugin/sdk) is its judge: see TestBothBindings in plugin/conformance.
+//
 // What is compiled for the host alone is in the files named _wasip1; the rest runs, and
 // is tested, anywhere.
 package abi

@@ -6,6 +6,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/callonce/callonce/plugin/internal/boot"
 	"github.com/callonce/callonce/plugin/internal/guard"
 	"github.com/callonce/callonce/plugin/internal/scratch"
 )
@@ -29,7 +30,7 @@ func (s *stream) RequestHeaders() ([][2]string, error) {
 }
 
 // Crowded implements guard.Host.
-func (*stream) Crowded() bool { return headsBuffered > mostHeadsBuffered }
+func (*stream) Crowded() bool { return headsBuffered > boot.MostHeadsBuffered }
 
 // ResponseHeaders implements guard.Host.
 func (s *stream) ResponseHeaders() ([][2]string, error) {

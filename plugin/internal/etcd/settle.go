@@ -45,8 +45,10 @@ func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 		return ledger.Fenced
 	}
 	held.settled = true
+	done := ledger.Pending
 	if o.Event == ledger.Complete && len(o.Reply.Message) > mostReply {
 		o = ledger.Outcome{Event: ledger.MarkNotReplayable, Why: o.Why}
+		done |= ledger.Unkept
 	}
 	if held.counted {
 		s.env.Local.Settle(held.local, ledger.Outcome{Event: o.Event, Reply: ledger.Reply{Status: o.Reply.Status}})
@@ -54,7 +56,7 @@ func (s *Store) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 	o.Reply.Message = slices.Clone(o.Reply.Message)
 	held.words = append(held.words, o)
 	s.try(held)
-	return ledger.Pending
+	return done
 }
 
 // drop forgets a grant once nothing is left to say.

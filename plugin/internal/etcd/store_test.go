@@ -295,7 +295,9 @@ func TestForgottenWithItsStream(t *testing.T) {
 func TestRepliesTooLong(t *testing.T) {
 	r := ready(t)
 	token, a := r.want(1, ledger.First)
-	r.store.Settle(a.Lease, complete(strings.Repeat("x", mostReply+1)))
+	if got := r.store.Settle(a.Lease, complete(strings.Repeat("x", mostReply+1))); got != ledger.Pending|ledger.Unkept {
+		t.Errorf("settled: %d", got)
+	}
 	r.all()
 	r.ends(token)
 	r.want(1, ledger.RefusedNotReplayable)

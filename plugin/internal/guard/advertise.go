@@ -80,7 +80,7 @@ func (s *Stream) passWith(method string) Action {
 	argument, _ := s.policy.ArgumentKey()
 	s.advert = &advertising{expect: -1, advert: mcp.Advert{
 		Method: method, Argument: argument,
-		Guarded: func(tool string) bool { return s.policy.Tool(tool).Guard != policy.GuardOff },
+		Guarded: s.mayGuard(),
 	}}
 	s.g.adverts++
 	return Continue
@@ -88,7 +88,9 @@ func (s *Stream) passWith(method string) Action {
 
 // dropAdvert ends the rewriting of an answer: what follows passes as it comes.
 func (s *Stream) dropAdvert() {
-	s.stage = passing
+	if s.stage = passing; s.listing != nil {
+		s.stage = listed
+	}
 	if a := s.advert; a != nil {
 		s.g.adverts--
 		s.g.advertBuffered -= a.counted

@@ -32,6 +32,7 @@ type readAlong struct {
 	freedBy string // why
 	settled bool
 	event   ledger.Event // how it was settled
+	unkept  bool         // it completed the call, and the store could not keep it
 	fenced  bool         // the lease was lost: no later settlement of it counts
 	ended   bool         // the proxy said that the answer is whole
 }
@@ -69,6 +70,9 @@ func (s *Stream) ResponseHeaders(end bool) (a Action) {
 	if s.stage == holding {
 		s.leaveCallout() // the proxy has answered the caller
 		s.stage = replied
+	}
+	if s.listing != nil {
+		s.beginListing(end)
 	}
 	if s.stage == advertised {
 		s.beginAdvert(end)

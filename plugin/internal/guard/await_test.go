@@ -311,6 +311,9 @@ func TestWakesRecord(t *testing.T) {
 	}
 	clear(got)
 	late := 10 + listensFor + 1
+	if at(999).tell([32]byte{1}, late); len(got) != 0 {
+		t.Errorf("told workers that are gone: %v", got)
+	}
 	me := at(1)
 	if !me.listen(late, late) || me.listen(late, late) {
 		t.Error("it says once that it listens")

@@ -21,7 +21,7 @@ type facts uint16
 const (
 	mustGuard   facts = 1 << iota // the policy must guard
 	onlyHeaders                   // all of its keys are headers
-	advertises_                   // it adds something to answers
+	advertises_                   // it adds something to answers, or learns from them
 	keyed                         // a key header is there
 	otherMethod                   // Mcp-Method names another method than tools/call
 	post
@@ -29,6 +29,7 @@ const (
 	likeJSON     // another type, under which JSON may stand
 	contentCoded // by a Content-Encoding
 	long         // by its Content-Length
+	asksForTools // Mcp-Method says so, under a policy that trusts hints: its page is named in its body
 )
 
 // headRules are rules 1 to 3 of the contract's section 1, in its order. The first whose facts
@@ -40,7 +41,7 @@ var headRules = [...]struct {
 }{
 	// Nothing to look for: no key header, in a policy that need not guard.
 	{1, onlyHeaders, mustGuard | keyed | advertises_, pass},
-	{1, otherMethod, mustGuard | keyed, pass},
+	{1, otherMethod, mustGuard | keyed | asksForTools, pass},
 	// Not a POST with a JSON body. What is POSTed under another type may be JSON to its server:
 	// with a key header under whatever type, without one under those that are known for it.
 	{2, post | mustGuard, jsonBody, unsupportedType},
@@ -84,7 +85,7 @@ func (s *Stream) facts() (f facts) {
 	}{
 		{mustGuard, p.MustGuard},
 		{onlyHeaders, p.HeaderKeysOnly},
-		{advertises_, p.Advertise},
+		{advertises_, p.Advertise || p.TrustHints},
 		{keyed, h.keyed},
 		{otherMethod, h.namesOther()},
 		{post, h.isPost()},
@@ -92,6 +93,7 @@ func (s *Stream) facts() (f facts) {
 		{likeJSON, !h.isJSON() && h.mayHoldJSON()},
 		{contentCoded, !mcp.IsIdentity(h.encoding)},
 		{long, h.length > p.MaxRequestBytes},
+		{asksForTools, p.TrustHints && h.mcpMethod == mcp.MethodTools},
 	} {
 		if is.is {
 			f |= is.fact
@@ -107,7 +109,7 @@ func (h *head) namesOther() bool { return h.mcpMethod != "" && h.mcpMethod != mc
 // for (rule 1), so that the headers need not be read.
 func (s *Stream) keyless() bool {
 	p := s.policy
-	if p.MustGuard || p.Advertise || !p.HeaderKeysOnly {
+	if p.MustGuard || p.Advertise || p.TrustHints || !p.HeaderKeysOnly {
 		return false
 	}
 	for i := range p.Keys {

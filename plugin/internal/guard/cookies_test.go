@@ -8,6 +8,7 @@ func TestSteeringValues(t *testing.T) {
 	for line, apart := range map[string]bool{
 		"AWSALB=1; sid=$": true, "AWSALB=$": false, "AWSALB=$; sid=a": false, `GCLB="$"`: false, "AWSALB=a|b/c+$==": false, "AWSALB= $": false,
 		"AWSALB=1, sid=$": true, "AWSALB=1,sid=$": true, "AWSALB=1 sid=$": true, "AWSALB=1\tsid=$": true, `AWSALB=1\"; sid=$`: true,
+		`sid="a; AWSALB=$; b"`: true, `sid="a; AWSALB=$`: true, `sid="a; b"; AWSALB=$`: false, `sid="a"; AWSALB=$`: false,
 		`AWSALB="1, sid=$"`: true, `AWSALB="1 $"`: true, `AWSALB="1"$"`: true, `AWSALB=1\$`: true, "AWSALB=\xff$": true,
 	} {
 		w := newWorld(t)

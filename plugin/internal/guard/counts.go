@@ -63,6 +63,7 @@ var (
 	advertsLeftOut     = &metric{"callonce_adverts_left_out_total", nil}
 	waitsEnded         = &metric{"callonce_waits_total", []string{"how"}}
 	detachedEnded      = &metric{"callonce_detached_total", []string{"how"}}
+	hintsHeard         = &metric{"callonce_hints_total", []string{"how"}}
 
 	detachedNow     = &metric{"callonce_detached", nil}
 	waitingNow      = &metric{"callonce_waiting", nil}
@@ -71,12 +72,18 @@ var (
 	youngestEvicted = &metric{"callonce_youngest_evicted_seconds", nil}
 )
 
+// late reports whether a counter is told at the next tick: those of which a call counts one beside its decision.
+func (m *metric) late() bool {
+	return m == toolCalls || m == settlements || m == duplicates || m == refusals || m == meshRetriesOff
+}
+
 // counts makes each metric once. Label values come from configuration or from the
 // fixed sets above, never from a request, so their number is bounded.
 type counts struct {
 	namespace string
 	metrics   Metrics
-	counters  map[countKey]Counter
+	counters  map[countKey]*tally
+	untold    []*tally // that have counted since the last tick
 	gauges    map[countKey]Gauge
 	latest    [latestCounters]latestCounter
 	next      int // which of them goes first
@@ -86,7 +93,13 @@ type counts struct {
 // mostly the same, and hashing a key of four strings costs more than to look at all.
 type latestCounter struct {
 	key     countKey
+	counter *tally
+}
+
+// tally is a counter, and what it has not been told yet. That is lost where the worker's VM dies first.
+type tally struct {
 	counter Counter
+	untold  uint64
 }
 
 const latestCounters = 12
@@ -98,7 +111,7 @@ type countKey struct {
 }
 
 func newCounts(namespace string, m Metrics) counts {
-	return counts{namespace: namespace, metrics: m, counters: map[countKey]Counter{}, gauges: map[countKey]Gauge{}}
+	return counts{namespace: namespace, metrics: m, counters: map[countKey]*tally{}, gauges: map[countKey]Gauge{}}
 }
 
 func keyOf(server string, m *metric, values []string) countKey {
@@ -111,18 +124,38 @@ func (c *counts) add(server string, m *metric, values ...string) {
 	k := keyOf(server, m, values)
 	for i := range c.latest {
 		if l := &c.latest[i]; l.key.metric == m && l.key.values == k.values && l.key.server == server {
-			l.counter.Add(1)
+			c.count(l.counter, m)
 			return
 		}
 	}
 	counter, ok := c.counters[k]
 	if !ok {
-		counter = c.metrics.Counter(c.fullName(k))
+		counter = &tally{counter: c.metrics.Counter(c.fullName(k))}
 		c.counters[k] = counter
 	}
 	c.latest[c.next] = latestCounter{k, counter}
 	c.next = (c.next + 1) % latestCounters
-	counter.Add(1)
+	c.count(counter, m)
+}
+
+func (c *counts) count(n *tally, m *metric) {
+	if !m.late() {
+		n.counter.Add(1)
+		return
+	}
+	if n.untold == 0 {
+		c.untold = append(c.untold, n)
+	}
+	n.untold++
+}
+
+// tell tells the proxy what was counted since the last tick.
+func (c *counts) tell() {
+	for _, n := range c.untold {
+		n.counter.Add(n.untold)
+		n.untold = 0
+	}
+	c.untold = c.untold[:0]
 }
 
 func (c *counts) gauge(server string, m *metric, values ...string) Gauge {
@@ -168,7 +201,8 @@ func (s *Stream) label() string {
 	if s.policy == misnamed {
 		return misnamed.Name
 	}
-	return s.serverName()
+	s.call.server = s.serverName()
+	return s.call.server
 }
 
 // outcome counts a decision and publishes it.

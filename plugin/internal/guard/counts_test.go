@@ -52,3 +52,55 @@ func TestBuildIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A decision is counted at once. What is counted beside it is told at the next tick, or when the configuration ends, and once.
+func TestCountersToldAtTheTick(t *testing.T) {
+	for name, tell := range map[string]func(*world, *Guard){
+		"tick":  func(w *world, g *Guard) { g.Tick(w.now) },
+		"close": func(_ *world, g *Guard) { g.Close() },
+		"a tick that meets a fault": func(w *world, g *Guard) {
+			g.store = nil
+			g.Tick(w.now)
+		},
+	} {
+		w := newWorld(t)
+		g := w.worker(must)
+		for range 3 {
+			if x := w.send(g, toolCall("1", `{}`), "idempotency-key", "k"); x.sent {
+				x.answer(200, "application/json", okResult)
+			}
+		}
+		w.send(g, toolCall("1", `{}`)).wantRefused(400, "idempotency_key_required")
+		told := func(name string) (n uint64) {
+			for full, v := range w.counts {
+				if strings.HasSuffix(full, name) {
+					n += v
+				}
+			}
+			return n
+		}
+		late := map[string]uint64{
+			"callonce_tool_calls_total": 4, "callonce_settled_total": 1, "callonce_duplicates_total": 2, "callonce_refusals_total": 1, "callonce_mesh_retries_off_total": 1,
+		}
+		for metric := range late {
+			if told(metric) != 0 {
+				t.Errorf("%s: told at once", metric)
+			}
+		}
+		if told("mcp_gateway_idempotency_total") != 4 {
+			t.Errorf("decisions: %v", w.counts)
+		}
+		for range 2 {
+			tell(w, g)
+			for metric, want := range late {
+				if got := told(metric); got != want {
+					t.Errorf("%s, %s: expected %d, told %d", name, metric, want, got)
+				}
+			}
+		}
+		g.counts.add("srv", refusals, "idempotency_key_required")
+		if tell(w, g); told("callonce_refusals_total") != 2 {
+			t.Errorf("%s: one more refusal: %v", name, w.counts)
+		}
+	}
+}

@@ -58,6 +58,7 @@ func (r *remote) proxy(config string) (*world, *Guard) {
 		r.t.Fatal(mistakes)
 	}
 	g := New(c, w, func(text string) { w.logs = append(w.logs, text) })
+	w.guards = append(w.guards, g)
 	g.Remote = Remote{Wall: func() int64 { return int64(w.now) }, Node: "n1", Caller: func(cluster string) etcd.Caller {
 		return remoteCaller{r, func() *Guard { return g }, cluster}
 	}}

@@ -19,7 +19,8 @@ import (
 type memory struct {
 	values map[string]cell
 	cas    uint32
-	broken bool // every call fails
+	broken bool                  // every call fails
+	full   func(key string) bool // which writes fail, nil = none
 	lent   lent
 }
 
@@ -37,7 +38,7 @@ func (m *memory) Get(key string) ([]byte, uint32, bool, error) {
 }
 
 func (m *memory) Set(key string, value []byte, cas uint32) (bool, error) {
-	if m.broken {
+	if m.broken || m.full != nil && m.full(key) {
 		return false, errors.New("broken")
 	}
 	if c, ok := m.values[key]; ok && cas != 0 && cas != c.cas {
@@ -57,6 +58,7 @@ type world struct {
 	gauges map[string]uint64
 	logs   []string
 	ids    uint32
+	guards []*Guard
 }
 
 func newWorld(t testing.TB) *world {
@@ -87,6 +89,9 @@ func (w *world) Counter(name string) Counter { return fakeCounter{w, name} }
 
 // count sums the counters whose full names contain all parts.
 func (w *world) count(parts ...string) uint64 {
+	for _, g := range w.guards {
+		g.counts.tell()
+	}
 	var n uint64
 	for name, v := range w.counts {
 		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(name, p) }) {
@@ -103,6 +108,12 @@ func (w *world) worker(config string) *Guard {
 	if len(mistakes) > 0 {
 		w.t.Fatal(mistakes)
 	}
+	// Tests look at whatever field they like, unless they say which there are.
+	for _, p := range c.Policies {
+		if !strings.Contains(config, `"log":`) {
+			p.Log = ^policy.Fields(0)
+		}
+	}
 	log := func(text string) { w.logs = append(w.logs, text) }
 	g := New(c, w, log)
 	err := g.Open(ledger.Env{
@@ -112,6 +123,7 @@ func (w *world) worker(config string) *Guard {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.guards = append(w.guards, g)
 	return g
 }
 
@@ -139,6 +151,8 @@ type fakeHost struct {
 	bodyGone bool   // the response's body cannot be changed any more
 	panicsIn string // name of the method that panics once
 	gone     bool   // the headers went on: they are out of reach
+
+	edits int // of the request's headers that were asked for
 
 	unreachable bool // Enter fails
 	fixed       bool // request headers cannot be changed
@@ -174,12 +188,14 @@ func (h *fakeHost) SetRequestHeader(name, value string) error {
 	if h.in("SetRequestHeader"); h.fixed {
 		return errors.New("cannot be changed")
 	}
-	_ = h.RemoveRequestHeader(name)
+	h.edits++
+	h.request = slices.DeleteFunc(h.request, func(l [2]string) bool { return l[0] == name })
 	h.request = append(h.request, [2]string{strings.Clone(name), strings.Clone(value)})
 	return nil
 }
 
 func (h *fakeHost) RemoveRequestHeader(name string) error {
+	h.edits++
 	h.request = slices.DeleteFunc(h.request, func(l [2]string) bool { return l[0] == name })
 	return nil
 }

@@ -109,9 +109,13 @@ func (s *Stream) goAhead() Action {
 }
 
 // editHeaders makes sure that the mesh does not repeat the call, and that its reply
-// can be read.
+// can be read. What is so already is not asked for.
 func (s *Stream) editHeaders() bool {
-	return s.host.SetRequestHeader("x-envoy-max-retries", "0") == nil && s.host.RemoveRequestHeader("accept-encoding") == nil
+	h := &s.head
+	if !(h.retries == 1 && h.retryFor == "0") && s.host.SetRequestHeader("x-envoy-max-retries", "0") != nil {
+		return false
+	}
+	return !h.codings || s.host.RemoveRequestHeader("accept-encoding") == nil
 }
 
 // dropKeys takes out the headers with a key that the server is not to get: whoever passes

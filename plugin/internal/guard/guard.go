@@ -47,6 +47,8 @@ type Guard struct {
 	detached detachedCalls
 	paces    map[*policy.Tool]*pace
 
+	hints hints
+
 	adverts        int // answers that may gain an advert, and have not ended
 	advertBuffered int // bytes that they keep
 
@@ -228,6 +230,9 @@ func (g *Guard) fault(f any) {
 	g.log(text)
 }
 
+// Close is called when the proxy has done with the configuration: nothing follows.
+func (g *Guard) Close() { g.counts.tell() }
+
 // Tick does what must be done now and then.
 func (g *Guard) Tick(now ledger.Mono) {
 	defer func() {
@@ -235,6 +240,7 @@ func (g *Guard) Tick(now ledger.Mono) {
 		if f := recover(); f != nil {
 			g.fault(f)
 		}
+		g.counts.tell()
 	}()
 	for s := range g.probing {
 		s.wait.ticks++

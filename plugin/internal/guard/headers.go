@@ -22,6 +22,10 @@ type head struct {
 	likeJSON  bool   // one of the others may stand over JSON too
 	keyed     bool   // a key header is there, valid or not
 
+	codings  bool   // the caller takes encoded answers: Accept-Encoding is there
+	retries  int    // lines of x-envoy-max-retries
+	retryFor string // the last of them
+
 	charset mcp.Charset // the worst that a Content-Type names
 }
 
@@ -41,6 +45,10 @@ func readHead(lines [][2]string, p *policy.Policy) head {
 			h.accept = join(h.accept, value)
 		case "content-encoding":
 			h.encoding = join(h.encoding, value)
+		case "accept-encoding":
+			h.codings = true
+		case "x-envoy-max-retries":
+			h.retries, h.retryFor = h.retries+1, value
 		case "content-type":
 			h.types++
 			if mcp.IsJSON(value) {

@@ -67,6 +67,7 @@ func (s *Stream) judge(body []byte) Action {
 			s.markCancelled(r)
 		}
 		method := string(r.Method())
+		s.listens(r)
 		if s.head.keyed {
 			return s.strayKey(method)
 		}

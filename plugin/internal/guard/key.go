@@ -15,6 +15,12 @@ func (s *Stream) guardCall(r *mcp.Request, body []byte) Action {
 	if guard == policy.GuardOff {
 		return s.callOfUnguardedTool(r)
 	}
+	if guard.Must() || s.head.keyed || r.Keyed {
+		// Where a key on a call that nothing guards is refused, a key asks for the guard.
+		if hint := s.hint(r); hint != mcp.NoHint && !(s.policy.RefuseStray && (s.head.keyed || r.Keyed)) {
+			return s.hinted(r, body, hint)
+		}
+	}
 	key, refusal := s.findKey(r)
 	switch {
 	case refusal != nil:
@@ -88,16 +94,14 @@ func (s *Stream) fingerprint(r *mcp.Request, derived bool) [32]byte {
 // refuseCall refuses a call for its key. Whoever reads the log wants to know which calls
 // are refused.
 func (s *Stream) refuseCall(r *mcp.Request, f *mcp.Refusal, detail string) Action {
-	if !s.publishKeyless(r) {
-		s.publishCall(r)
-	}
+	s.publishUnguarded(r)
 	return s.refuse(f, detail)
 }
 
 // unguarded lets a call go on that nothing asks to guard.
 func (s *Stream) unguarded(r *mcp.Request) Action {
 	if s.policy.LogUnkeyed {
-		s.publishKeyless(r)
+		s.publishUnguarded(r)
 	}
 	return s.pass()
 }
@@ -109,7 +113,7 @@ func (s *Stream) keylessCall(r *mcp.Request, body []byte) Action {
 		return s.unguarded(r)
 	}
 	if s.policy.LogUnkeyed {
-		s.publishKeyless(r)
+		s.publishUnguarded(r)
 	}
 	s.call.body = r.AppendStripped(make([]byte, 0, len(body)), body)
 	if !s.editBody() {

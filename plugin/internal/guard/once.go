@@ -13,12 +13,13 @@ const (
 	aboutMemory                  // none is left for another request to wait
 	aboutTwoFilters              // an instance ahead claims the calls
 	aboutDetach                  // a call that its caller takes along, or a cluster that cannot be called
+	aboutHints                   // a policy under which some were heard
 	topics
 )
 
 // mostRemarks bounds how often each topic is spoken of. What it is about comes from our own
 // configuration, which bounds it too, but for the metadata of routes.
-var mostRemarks = [topics]int{aboutRoute: 16, aboutIdentity: 4096, aboutValue: 4096, aboutDefect: 4096, aboutMemory: 1, aboutTwoFilters: 1, aboutDetach: 16}
+var mostRemarks = [topics]int{aboutRoute: 16, aboutIdentity: 4096, aboutValue: 4096, aboutDefect: 4096, aboutMemory: 1, aboutTwoFilters: 1, aboutDetach: 16, aboutHints: 4096}
 
 // remark is one thing to say: the topic, and what it is about.
 type remark struct {

@@ -35,6 +35,23 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// What most calls take counts, and most are four of five.
+func TestPaceOfMost(t *testing.T) {
+	for quick, want := range map[int]int{5: 32, 8: 1} {
+		var p pace
+		for i := range 10 {
+			took := 30 * time.Second
+			if i < quick {
+				took = 500 * time.Millisecond
+			}
+			p.add(took)
+		}
+		if got := p.retryAfter(0); got != want {
+			t.Errorf("%d of 10 are quick: %d, want %d", quick, got, want)
+		}
+	}
+}
+
 // A refusal of a call in flight says when to come back, as calls of that tool go.
 func TestRetryAfterFollowsTheTool(t *testing.T) {
 	w := newWorld(t)

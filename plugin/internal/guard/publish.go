@@ -9,6 +9,7 @@ import (
 
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
 // What is published of a call, so that access logs and traces can group repeats:
@@ -31,6 +32,7 @@ const (
 	stateSettled   = "callonce.settled"
 	stateSettledBy = "callonce.settled_by"
 	stateWaited    = "callonce.waited"
+	stateHint      = "callonce.hint"
 )
 
 // maxPublished is the most bytes of a name or an id that are published.
@@ -41,19 +43,24 @@ const maxLogged = 4 << 10
 
 func (s *Stream) publish(r *mcp.Request, scope scoped, fingerprint [32]byte) {
 	s.publishCall(r)
-	// Scoped, so that nobody can tell from it that two tenants sent the same.
-	var in [40]byte
-	copy(in[:], fingerprint[:])
-	putUint64(in[32:], sketch(string(scope.text)))
-	s.publishHash(stateArguments, in[:])
-	if s.call.session != "" {
+	if s.logs(policy.FieldArguments) {
+		// Scoped, so that nobody can tell from it that two tenants sent the same.
+		var in [40]byte
+		copy(in[:], fingerprint[:])
+		putUint64(in[32:], sketch(string(scope.text)))
+		s.publishHash(stateArguments, in[:])
+	}
+	if s.call.session != "" && s.logs(policy.FieldSession) {
 		s.publishHash(stateSession, []byte(s.call.session))
 	}
 }
 
 // publishKeyless publishes a call that no key stands for. ok is false, and nothing was
-// published, where its scope is not known.
+// published, where its scope is not known, or nobody wants to know of it.
 func (s *Stream) publishKeyless(r *mcp.Request) (ok bool) {
+	if !s.logs(policy.FieldArguments | policy.FieldSession) {
+		return false
+	}
 	scope, refusal, _ := s.findScope()
 	if refusal != nil {
 		return false
@@ -62,11 +69,25 @@ func (s *Stream) publishKeyless(r *mcp.Request) (ok bool) {
 	return true
 }
 
+// publishUnguarded publishes a call that nothing guards, or that lacks what guards it.
+func (s *Stream) publishUnguarded(r *mcp.Request) {
+	if !s.publishKeyless(r) {
+		s.publishCall(r)
+	}
+}
+
 // publishCall publishes what a call says of itself.
 func (s *Stream) publishCall(r *mcp.Request) {
-	s.state(stateTool, view(r.Name))
-	s.state(stateRequest, view(s.call.id))
+	if s.logs(policy.FieldTool) {
+		s.state(stateTool, view(r.Name))
+	}
+	if s.logs(policy.FieldRequest) {
+		s.state(stateRequest, view(s.call.id))
+	}
 }
+
+// logs reports whether one of the fields is published of the policy's calls.
+func (s *Stream) logs(f policy.Fields) bool { return s.policy.Log.Has(f) }
 
 // state publishes a value to access logs and traces.
 func (s *Stream) state(name, value string) {
@@ -128,15 +149,22 @@ func (s *Stream) repeated(a ledger.Answer) {
 	if a.Verdict != ledger.First {
 		attempt = a.Prior.Attempt
 	}
-	if attempt > 0 {
+	// That of a later one than the first an instance behind must know: see claimedAhead.
+	if attempt > 1 || attempt > 0 && s.logs(policy.FieldAttempt) {
 		s.state(stateAttempt, itoa(attempt))
 	}
 	if !a.Prior.Known || a.Verdict == ledger.RefusedConflict {
 		return
 	}
-	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), s.g.now())
+	now := a.At
+	if now == 0 {
+		now = s.g.now()
+	}
+	src := source(a.Prior, sketch(s.call.session), sketch(string(s.call.id)), now)
 	s.g.counts.add(s.label(), duplicates, s.call.tool.Match, src)
-	s.state(stateSource, src)
+	if s.logs(policy.FieldSource) {
+		s.state(stateSource, src)
+	}
 	if s.policy.CountRepeats {
 		if n := s.g.marks.Repeat(s.g.digest([]byte(s.call.operation)), max(s.call.tool.TTL, s.call.tool.Window)); n > 0 {
 			s.state(stateRepeats, itoa(n))

@@ -8,6 +8,9 @@ import (
 // ResponseBody is called with each chunk as it passes.
 func (s *Stream) ResponseBody(size int, end bool) (a Action) {
 	defer s.contain(answerPasses, &a)
+	if s.listing != nil {
+		s.readListing(size, end)
+	}
 	if s.stage == advertised {
 		return s.passAdvert(size, end)
 	}
@@ -36,6 +39,9 @@ func (s *Stream) ResponseBody(size int, end bool) (a Action) {
 // ResponseTrailers ends an answer whose body callback never said so.
 func (s *Stream) ResponseTrailers() (a Action) {
 	defer s.contain(answerPasses, &a)
+	if s.listing != nil {
+		s.endListing()
+	}
 	switch s.stage {
 	case advertised:
 		s.endAdvert()
@@ -69,8 +75,11 @@ func (s *Stream) readChunk(chunk []byte) {
 		}
 		return
 	}
-	whole := r.expect >= 0 && r.got >= r.expect
-	if r.expect < 0 {
+	whole := r.ended || r.expect >= 0 && r.got >= r.expect
+	if r.expect < 0 && !whole {
+		if r.got == len(chunk) && s.judgeFirst(chunk) {
+			return
+		}
 		r.value.Feed(chunk)
 		whole = r.value.Done
 	}
@@ -139,6 +148,24 @@ func (s *Stream) judgeBody(body []byte) {
 	s.reply.body, s.reply.value.Done = mcp.Text{}, true
 	body = mcp.Trim(body)
 	s.complete(s.g.response.Read(body, s.call.id), body)
+}
+
+// judgeFirst judges the first chunk of a JSON body of unknown length where it is the whole body already, as most are. One
+// that can be read is whole; whether one that cannot is must be found out byte by byte.
+func (s *Stream) judgeFirst(chunk []byte) (whole bool) {
+	message := mcp.Trim(chunk)
+	last := len(message) - 1
+	if last < 0 || message[last] != '}' && message[last] != ']' || len(chunk) > s.reply.cap {
+		return false
+	}
+	defer s.g.response.Release()
+	a := s.g.response.Read(message, s.call.id)
+	if a == mcp.Malformed {
+		return false
+	}
+	s.reply.value.Done = true
+	s.complete(a, message)
+	return true
 }
 
 // releaseMemory lets go of what was kept of the answer. What is still read of it needs nothing.

@@ -3,6 +3,7 @@ package guard
 import (
 	"github.com/callonce/callonce/plugin/internal/ledger"
 	"github.com/callonce/callonce/plugin/internal/mcp"
+	"github.com/callonce/callonce/plugin/internal/policy"
 )
 
 // messageRules are what the message that ends a call makes of its key (section 3 of the
@@ -153,6 +154,9 @@ func (s *Stream) settleFreed() {
 // takeBack settles a body of which more came than was judged as the whole: it is no JSON
 // text, and what followed an error may have been a result.
 func (s *Stream) takeBack() {
+	if s.reply.unkept {
+		return
+	}
 	ev := ledger.MarkNotReplayable
 	if !s.reply.settled {
 		ev = ledger.MarkUnknown
@@ -195,9 +199,14 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 	if o.Event == ledger.Complete || o.Event == ledger.MarkNotReplayable {
 		s.tookSoLong()
 	}
-	how := hows[o.Event]
 	o.Why = ledger.Why{Cause: causeNumber(cause), Status: s.reply.status}
-	switch s.g.store.Settle(s.lease, o) {
+	done := s.g.store.Settle(s.lease, o)
+	if done&ledger.Unkept != 0 {
+		s.reply.unkept = true
+		o = ledger.Outcome{Event: ledger.MarkNotReplayable, Why: o.Why}
+	}
+	how := hows[o.Event]
+	switch done &^ ledger.Unkept {
 	case ledger.Applied:
 		s.g.counts.add(s.label(), settlements, how)
 		s.settleRoot(o)
@@ -209,6 +218,10 @@ func (s *Stream) settle(o ledger.Outcome, cause string) {
 		how, cause = hows[ledger.MarkUnknown], byHolderLost
 	}
 	s.settledLease(&s.lease)
-	s.state(stateSettled, how)
-	s.state(stateSettledBy, cause)
+	if s.logs(policy.FieldSettled) {
+		s.state(stateSettled, how)
+	}
+	if s.logs(policy.FieldSettledBy) {
+		s.state(stateSettledBy, cause)
+	}
 }

@@ -19,6 +19,7 @@ const (
 	advertised       // sent on; its answer may gain an advert
 	watching         // goes on; its body is looked at while it passes
 	holding          // claimed; the filter makes the call itself, and the caller waits
+	listed           // sent on; its answer is read for the server's hints
 )
 
 // Stream is one request and its response. Its methods are the proxy's callbacks.
@@ -33,6 +34,8 @@ type Stream struct {
 	lease  ledger.Lease
 	reply  readAlong
 	advert *advertising // nil but for the answers that gain one
+
+	listing *listing // nil but for the answers that are read for hints; beside advert, or in stage listed
 
 	operated bool // a request of the operators' interface, which never goes on
 	sniffs   bool // while reading: the body's beginning has not been seen, nor whether it is JSON
@@ -202,7 +205,9 @@ func (s *Stream) read(size int) Action {
 
 // pass lets the request go on, and forgets it.
 func (s *Stream) pass() Action {
-	s.stage = passing
+	if s.stage = passing; s.listing != nil {
+		s.stage = listed
+	}
 	s.head = head{}
 	s.releaseMemory()
 	return Continue
@@ -249,6 +254,7 @@ func (s *Stream) Done() {
 		s.leaveCallout()
 	}
 	s.stage = passing
+	s.forgetListing()
 	s.releaseMemory()
 }
 
@@ -282,6 +288,7 @@ func (s *Stream) contain(p phase, a *Action) {
 	s.failWait()
 	was := s.stage
 	s.stage = passing
+	s.forgetListing()
 	s.failAdvert()
 	s.leaveCallout() // what the call is answered is not for whose stream this memory is next
 	if was == forwarded {

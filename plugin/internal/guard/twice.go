@@ -30,7 +30,7 @@ func (s *Stream) claimedAhead(a ledger.Answer) bool {
 		return false
 	case ledger.RefusedInFlight, ledger.RefusedConflict:
 		if a.Prior.Known && a.Prior.Settled == 0 && s.says(propOutcome, outFirst) &&
-			s.says(propKey, s.call.operation) && s.says(propAttempt, itoa(a.Prior.Attempt)) {
+			s.says(propKey, s.call.operation) && s.saysAttempt(a.Prior.Attempt) {
 			return true
 		}
 	}
@@ -50,6 +50,12 @@ func (s *Stream) keyTakenAhead() bool {
 func (s *Stream) says(state []string, want string) bool {
 	v, ok := s.host.Property(state)
 	return ok && string(v) == want
+}
+
+// saysAttempt reports whether the one ahead published that attempt. It need not publish the first.
+func (s *Stream) saysAttempt(n int) bool {
+	v, ok := s.host.Property(propAttempt)
+	return ok && string(v) == itoa(n) || !ok && n == 1
 }
 
 // guardedAhead lets a call go on that an instance ahead has claimed: it settles, too.

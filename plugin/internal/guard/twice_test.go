@@ -53,6 +53,8 @@ func TestTwiceInOneChain(t *testing.T) {
 		passed  uint64 // calls that the one behind let pass: of two intents
 	}{
 		{"the same configuration", same(`"ttl":"60s"`), header, 2},
+		{"no fields but those that must be", same(`"log":[]`), header, 2},
+		{"no fields, the key cut out", same(`"log":[],"strip":true,"tools":[{"match":"*","guard":"derived"}]`), argument, 1},
 		{"another namespace", [2]string{fmt.Sprintf(twiceOf, "ns", `"ttl":"60s"`), fmt.Sprintf(twiceOf, "local", `"ttl":"60s"`)}, header, 0},
 		{"another fingerprint", [2]string{fmt.Sprintf(twiceOf, "ns", `"ttl":"60s"`), fmt.Sprintf(twiceOf, "ns", `"bind_request_id":true`)}, header, 2},
 		{"another scope", [2]string{fmt.Sprintf(twiceOf, "ns", `"ttl":"60s"`), fmt.Sprintf(twiceOf, "ns", `"session":true,"key_per_tool":true`)}, header, 0},

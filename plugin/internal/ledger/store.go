@@ -115,6 +115,7 @@ type Answer struct {
 	Lease   Lease // for First
 	Reply   Reply // for Replay
 	Prior   Prior // of the entry that was found, also for a First that took one over
+	At      Mono  // when the store looked, 0 = it does not say
 	// RetryAfter, for RefusedCapacity, is when there may be room: from a second to a day.
 	RetryAfter time.Duration
 }
@@ -139,4 +140,8 @@ const (
 	Fenced
 	// Pending: it is tried again at the next tick.
 	Pending
+
+	// Unkept beside Applied or Pending: the event was Complete, and the reply could not be kept. What is or will be applied is
+	// MarkNotReplayable.
+	Unkept Settled = 1 << 7
 )

@@ -226,7 +226,8 @@ func (r *Request) hasCaseVariant(obj canonical.Node, names ...string) bool {
 	for m := r.doc.First(obj); m != canonical.NoNode; m = r.doc.Next(m) {
 		name := r.doc.Name(m)
 		for _, want := range names {
-			if isCaseVariant(name, want) {
+			// Most names begin with another letter.
+			if len(name) > 0 && (name[0]|0x20 == want[0] || name[0] >= 0x80) && isCaseVariant(name, want) {
 				return true
 			}
 		}
@@ -238,17 +239,21 @@ func (r *Request) hasCaseVariant(obj canonical.Node, names ...string) bool {
 // decode so. Inside arguments, which are the tool's own, only a source's last name counts so.
 func (r *Request) hasKeyVariant(params canonical.Node, pointers []string) bool {
 	for _, pointer := range pointers {
-		if r.keyVariantIn(params, pointer, 1, true) {
+		if r.keyVariantIn(params, pointer, pointer, true) {
 			return true
 		}
 	}
 	return false
 }
 
-// keyVariantIn looks in the object that a pointer's tokens before the nth lead to, exactly or
-// but for case. It calls itself as often as the pointer has tokens.
-func (r *Request) keyVariantIn(object canonical.Node, pointer string, n int, exactly bool) bool {
-	token, last := tokenAt(pointer, n), n == strings.Count(pointer, "/")
+// keyVariantIn looks in the object that the tokens of a pointer before rest, its end, lead to,
+// exactly or but for case. It calls itself as often as the pointer has tokens.
+func (r *Request) keyVariantIn(object canonical.Node, pointer, rest string, exactly bool) bool {
+	token := rest[1:]
+	last := true
+	if i := strings.IndexByte(token, '/'); i >= 0 {
+		token, rest, last = token[:i], token[i:], false
+	}
 	for m := r.doc.First(object); m != canonical.NoNode; m = r.doc.Next(m) {
 		exact, folded := compare(r.doc.Name(m), token)
 		if !folded || !exact && !last && inArguments(pointer) {
@@ -258,7 +263,7 @@ func (r *Request) keyVariantIn(object canonical.Node, pointer string, n int, exa
 		if last && !exact && !r.isAbsentKey(m, pointer) {
 			return true
 		}
-		if !last && r.doc.Kind(m) == canonical.Object && r.keyVariantIn(m, pointer, n+1, exact) {
+		if !last && r.doc.Kind(m) == canonical.Object && r.keyVariantIn(m, pointer, rest, exact) {
 			return true
 		}
 	}
@@ -275,10 +280,7 @@ func (r *Request) isAbsentKey(n canonical.Node, pointer string) bool {
 // isCaseVariant compares a name with an ASCII word. What Unicode folds to an ASCII letter takes
 // at least as many bytes as the letter.
 func isCaseVariant(name []byte, want string) bool {
-	if len(name) < len(want) || name[0] < 0x80 && name[0]|0x20 != want[0] {
-		return false
-	}
-	return string(name) != want && bytes.EqualFold(name, []byte(want))
+	return len(name) >= len(want) && string(name) != want && bytes.EqualFold(name, []byte(want))
 }
 
 // findKeys notes what stands in the key sources. It reports whether all readers agree

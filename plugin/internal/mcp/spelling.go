@@ -11,6 +11,16 @@ import (
 func compare(name []byte, token string) (exact, folded bool) {
 	exact = true
 	for len(token) > 0 {
+		if len(name) > 0 && name[0] < utf8.RuneSelf && token[0] < utf8.RuneSelf && token[0] != '~' {
+			// Both ASCII, as most are: without a call.
+			if c := token[0]; name[0] != c {
+				if exact = false; name[0]|0x20 != c|0x20 || c|0x20-'a' > 'z'-'a' {
+					return false, false
+				}
+			}
+			name, token = name[1:], token[1:]
+			continue
+		}
 		want, size := tokenRune(token)
 		token = token[size:]
 		found, size := utf8.DecodeRune(name)

@@ -40,7 +40,9 @@ func (r *reader) policy(n canonical.Node, at, name string) *Policy {
 		{"bind_request_id", func(n canonical.Node, at string) { r.flag(n, at, &p.BindRequestID) }},
 		{"strip", func(n canonical.Node, at string) { r.flag(n, at, &p.Strip) }},
 		{"advertise", func(n canonical.Node, at string) { r.flag(n, at, &p.Advertise) }},
+		{"trust_hints", func(n canonical.Node, at string) { r.flag(n, at, &p.TrustHints) }},
 		{"count_repeats", func(n canonical.Node, at string) { r.flag(n, at, &p.CountRepeats) }},
+		{"log", func(n canonical.Node, at string) { p.Log = r.fields(n, at) }},
 		{"log_unkeyed", func(n canonical.Node, at string) { r.flag(n, at, &p.LogUnkeyed) }},
 		{"forward_key", func(n canonical.Node, at string) {
 			var to string

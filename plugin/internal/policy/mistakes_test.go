@@ -14,7 +14,8 @@ const (
 	topMembers = "one of namespace, store, policies, routes, default"
 	aCookie    = "the name of a cookie, or a glob of 1 to 128 characters with a letter or digit in it"
 
-	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, count_repeats, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, on_disconnect, on_in_flight, wait, detach_timeout, detach_cluster, operators, limits, limits_scope"
+	fieldsOfLog   = `"outcome", "refusal", "key_hash", "mode", "key_taken", "tool", "duplicate_source", "settled", "settled_by", "arguments_hash", "request_id", "session_hash", "attempt", "repeats", "waited", "result_id", "hint"`
+	policyMembers = "one of preset, mode, server, keys, principal, anonymous, ignore_cookies, scope, session, path, key_per_tool, bind_request_id, strip, advertise, trust_hints, count_repeats, log, log_unkeyed, forward_key, stray_key, released_statuses, released_errors, reply, marker, tools, ttl, lease, max_request_bytes, on_store_error, on_disconnect, on_in_flight, wait, detach_timeout, detach_cluster, operators, limits, limits_scope"
 	toolMembers   = "one of match, guard, window, exclude, round, status_tool, status_argument, on_unknown, on_disconnect, on_in_flight, wait, detach, detach_timeout, detach_cluster, cancel, on_tool_error, on_error, released_errors, not_done, ttl, result_id"
 	limitMembers  = "one of entries, entries_per_principal, entries_per_scope, in_flight, in_flight_per_principal, in_flight_per_scope, tombstones_per_scope, waiting, waiting_per_scope, detached, detached_per_scope, stored_bytes, reply_bytes, on_full"
 	unknown       = "an unknown member"
@@ -182,6 +183,9 @@ var wrong = []struct{ src, pointer, found, expected string }{
 	{policyWith(`"on_store_error":"pass"`), "/policies/p/on_store_error", `"pass"`, `"refuse", "forward"`},
 	{policyWith(`"strip":"yes"`), "/policies/p/strip", `"yes"`, aBoolean},
 	{policyWith(`"advertise":1`), "/policies/p/advertise", "1", aBoolean},
+	{policyWith(`"log":"tool"`), "/policies/p/log", `"tool"`, "a list"},
+	{policyWith(`"log":["tool","settledBy"]`), "/policies/p/log/1", `"settledBy"`, fieldsOfLog},
+	{policyWith(`"log":["tool",null]`), "/policies/p/log/1", "null", fieldsOfLog},
 	{policyWith(`"log_unkeyed":{}`), "/policies/p/log_unkeyed", "an object", aBoolean},
 	{policyWith(`"ignore_cookies":"lb"`), "/policies/p/ignore_cookies", `"lb"`, "a list"},
 	{policyWith(`"ignore_cookies":["lb",7]`), "/policies/p/ignore_cookies/1", "7", aCookie},

@@ -52,6 +52,8 @@ var largeLimits = policy.Limits{
 	Waiting: 512, WaitingPerScope: 128, Detached: 256, DetachedPerScope: 64, TombstonesPerScope: 256, ReplyBytes: 32768, StoredBytes: 64 << 20,
 }
 
+const usualFields = policy.FieldTool | policy.FieldSource | policy.FieldSettled
+
 // The defaults of docs/configuration.md.
 func TestDefaults(t *testing.T) {
 	want := &policy.Policy{
@@ -61,7 +63,7 @@ func TestDefaults(t *testing.T) {
 		Anonymous: true,
 		Unlisted:  policy.Tool{Match: "*", Guard: policy.GuardOptional, Window: 10 * time.Minute, TTL: 5 * time.Minute},
 		TTL:       5 * time.Minute, Lease: 15 * time.Second, MaxRequestBytes: 983040,
-		Limits: largeLimits, Reply: policy.ReplyJSONRPC,
+		Limits: largeLimits, Reply: policy.ReplyJSONRPC, Log: usualFields,
 	}
 	if got := one(t, `{"policies":{"p":{"anonymous":true}}}`); !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -102,6 +104,7 @@ const every = `{
 			"strip": true,
 			"advertise": true,
 			"count_repeats": true,
+			"log": ["settled_by", "outcome", "attempt", "tool"],
 			"log_unkeyed": true,
 			"forward_key": "X-Forward-Key",
 			"stray_key": "ignore",
@@ -180,7 +183,7 @@ func TestEveryMember(t *testing.T) {
 		Anonymous:  true,
 		Scope:      []policy.Source{{Text: "header:x-tenant-id", Header: "x-tenant-id"}, {Text: "metadata:f/tenant", Property: []string{"metadata", "filter_metadata", "f", "tenant"}}},
 		Path:       policy.PathIgnored,
-		KeyPerTool: true, Strip: true, Advertise: true, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true, MarkText: true,
+		KeyPerTool: true, Strip: true, Advertise: true, Log: policy.FieldTool | policy.FieldAttempt | policy.FieldSettledBy, LogUnkeyed: true, ForwardKey: "x-forward-key", Reply: policy.ReplyToolResult, MarkMeta: true, MarkText: true,
 		Dropped:   []string{"idempotency-key", "x-idempotency-key", "x-key"},
 		Tools:     []policy.Tool{tool("get_*", policy.GuardOff), charge, send, tool("*", policy.GuardOptional)},
 		Unlisted:  tool("*", policy.GuardOptional),

@@ -78,6 +78,8 @@ type Policy struct {
 	Dropped       []string  // headers, lower case, that do not go on with a guarded call
 	RefuseStray   bool
 	Advertise     bool
+	Log           Fields // of a call, that are published
+	TrustHints    bool   // of servers, for tools that no entry names
 	LogUnkeyed    bool
 	CountRepeats  bool // of each key
 	Reply         Reply

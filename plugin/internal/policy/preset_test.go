@@ -16,7 +16,7 @@ func TestPresets(t *testing.T) {
 			Name: "p", Preset: preset, Anonymous: true,
 			TTL: 5 * time.Minute, Lease: 15 * time.Second, MaxRequestBytes: 983040,
 			Unlisted: policy.Tool{Match: "*", Guard: policy.GuardOptional, Window: 10 * time.Minute, TTL: 5 * time.Minute},
-			Limits:   largeLimits,
+			Limits:   largeLimits, Log: usualFields,
 		}
 	}
 	none := base(policy.NoPreset)

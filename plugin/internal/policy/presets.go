@@ -32,6 +32,7 @@ func defaults(preset Preset) Policy {
 		Preset: preset, TTL: 5 * time.Minute, MaxRequestBytes: DefaultMaxRequestBytes, Limits: large,
 		// A status but 200 ends the connection of some clients, and reaches others as a text.
 		Reply:    ReplyJSONRPC,
+		Log:      usualFields,
 		Unlisted: Tool{Match: "*", Guard: GuardOptional, Window: 10 * time.Minute},
 	}
 	keys := allKeys

@@ -30,8 +30,10 @@ type cached struct {
 }
 
 const (
-	// mostCached is the most of each kind that a worker caches in one row.
+	// mostCached is the most calls in flight, and tombstones, that a worker caches in one row: they come back as calls end.
 	mostCached = 8
+	// mostEntriesCached is that of entries, of which each first call uses one up.
+	mostEntriesCached = 32
 	// MostCachedRows bounds the rows in which quota is cached, and with it the work of a tick.
 	MostCachedRows = 512
 	cacheSlots     = 2 * MostCachedRows

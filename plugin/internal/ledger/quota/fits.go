@@ -26,11 +26,11 @@ func cacheable(l *ledger.Limits, level int, perCached int32) state.Counts {
 		return state.Counts{}
 	}
 	c := Caps(l, level)
-	few := func(limit int32) int32 { return min(limit/perCached, mostCached) }
-	d := state.Counts{Entries: few(c.Entries), InFlight: few(c.InFlight)}
+	few := func(limit, most int32) int32 { return min(limit/perCached, most) }
+	d := state.Counts{Entries: few(c.Entries, mostEntriesCached), InFlight: few(c.InFlight, mostCached)}
 	d.Tombs = d.InFlight
 	if c.Tombs > 0 {
-		d.Tombs = min(d.Tombs, few(c.Tombs))
+		d.Tombs = min(d.Tombs, few(c.Tombs, mostCached))
 	}
 	return d
 }

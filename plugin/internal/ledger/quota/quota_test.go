@@ -158,13 +158,49 @@ func TestReserveAhead(t *testing.T) {
 		}
 	}
 	limits.Entries, limits.EntriesPerPrincipal, limits.EntriesPerScope = 100, 100, 100
-	if r := p.Reserve(&rows, counts(1, 1, 1), &limits, 0); !r.Got || tab.says(p, rows[Scope]) != counts(9, 1, 1) {
-		t.Errorf("below half of the cap eight are reserved ahead: %v", tab.says(p, rows[Scope]))
+	if r := p.Reserve(&rows, counts(1, 1, 1), &limits, 0); !r.Got || tab.says(p, rows[Scope]) != counts(33, 1, 1) {
+		t.Errorf("below half of the cap 32 are reserved ahead: %v", tab.says(p, rows[Scope]))
+	}
+	for n := range 31 {
+		sets := tab.sets
+		if r := p.Reserve(&rows, counts(1, 0, 0), &limits, 0); !r.Got || tab.sets != sets {
+			t.Fatalf("entry %d of those ahead: %+v, %d pages written", n, r, tab.sets-sets)
+		}
 	}
 	limits.OnFullEvict = true
 	p.Return(&rows, counts(0, 1, 1), &limits, 0)
-	if got := tab.says(p, rows[Scope]); got != counts(9, 0, 0) {
+	if got := tab.says(p, rows[Scope]); got != counts(33, 0, 0) {
 		t.Errorf("where entries are evicted nothing is cached: %v", got)
+	}
+}
+
+// Calls in flight come back, so that fewer of them are cached than entries, which do not.
+func TestCachedCallsAreFew(t *testing.T) {
+	p, _ := newPages(4)
+	const many = 1 << 20
+	limits := ledger.Limits{Entries: many, EntriesPerPrincipal: many, EntriesPerScope: many, InFlight: many, InFlightPerPrincipal: many, InFlightPerScope: many, TombstonesPerScope: many}
+	rows := RowsOf(1, 2, 3)
+	for range 40 {
+		if r := p.Reserve(&rows, counts(1, 1, 1), &limits, 0); !r.Got {
+			t.Fatalf("%+v", r)
+		}
+	}
+	p.Return(&rows, counts(40, 40, 40), &limits, 0)
+	p.EachCached(func(_ uint64, _ uint32, d state.Counts) {
+		if d != counts(32, 8, 8) {
+			t.Errorf("cached: %v", d)
+		}
+	})
+}
+
+// Of a cap at most so many are cached, whatever a worker may cache.
+func TestCachedOfACap(t *testing.T) {
+	p, tab := newPages(4)
+	p.CacheOneOf(4)
+	rows := RowsOf(1, 2, 3)
+	limits := ledger.Limits{Entries: 100, EntriesPerPrincipal: 100, EntriesPerScope: 100}
+	if r := p.Reserve(&rows, counts(1, 0, 0), &limits, 0); !r.Got || tab.says(p, rows[Scope]) != counts(26, 0, 0) {
+		t.Errorf("a quarter of the cap ahead: %v", tab.says(p, rows[Scope]))
 	}
 }
 

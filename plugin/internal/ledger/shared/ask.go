@@ -34,7 +34,9 @@ func (s *Shared) Ask(t ledger.Token, c ledger.Claim) (ledger.Answer, bool) {
 		}
 		p := state.PlanClaim(&f, &c, now)
 		if p.Verdict != ledger.First {
-			return s.refused(p.Verdict, b.Entry), true
+			a := s.refused(p.Verdict, b.Entry)
+			a.At = now
+			return a, true
 		}
 		rows := quota.RowsOf(c.Policy, c.Principal, c.Scope)
 		if p.Free != (state.Counts{}) && rowsOf(b.Entry) == rows {
@@ -86,6 +88,7 @@ func (s *Shared) claim(c *ledger.Claim, y *try) ledger.Answer {
 		ID: c.ID, Fence: y.read.Fence + 1, Holder: s.self.incarnation, Claimed: y.now, Attempt: y.plan.Attempt, Root: c.Root,
 		Policy: c.Policy, Budget: c.Budget, Limits: c.Limits, Terms: c.Terms,
 	}}
+	a.At = y.now
 	if y.plan.TakeOver {
 		a.Prior = y.read.Entry.Prior()
 	}

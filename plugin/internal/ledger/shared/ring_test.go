@@ -28,8 +28,12 @@ func complete(t *testing.T, w *world, n, budget, size int) {
 	if v := k.ask(c).Verdict; v != ledger.First {
 		t.Fatalf("key %d: %d", n, v)
 	}
-	if got := k.settle(k.streams[0], ledger.Complete, size); got != ledger.Applied {
-		t.Fatalf("key %d settled: %d", n, got)
+	how := ledger.Applied
+	if size > budget {
+		how |= ledger.Unkept
+	}
+	if got := k.settle(k.streams[0], ledger.Complete, size); got != how {
+		t.Fatalf("key %d settled: %d, want %d", n, got, how)
 	}
 }
 

@@ -30,11 +30,12 @@ func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 	}
 	s.open.stage(&h, settling)
 	var k record.Stored
+	var unkept ledger.Settled
 	if o.Event == ledger.Complete {
 		// The reply first, the entry after it: whoever reads "completed" finds the reply.
 		var ok bool
 		if k.At, ok = s.storeReply(&h, &o.Reply); !ok {
-			o.Event, k = ledger.MarkNotReplayable, record.Stored{}
+			o.Event, k, unkept = ledger.MarkNotReplayable, record.Stored{}, ledger.Unkept
 		} else if o.Reply.Task {
 			k.Flags = record.FlagTask
 		}
@@ -46,8 +47,9 @@ func (s *Shared) Settle(h ledger.Lease, o ledger.Outcome) ledger.Settled {
 		s.pending = append(s.pending, pendingSettle{lease: h, event: o.Event, why: o.Why, stored: k, asked: true})
 	case ledger.Fenced:
 		s.tell(ledger.LateFenced, h.Policy)
+		return done
 	}
-	return done
+	return done | unkept
 }
 
 // apply lets an event of a lease happen in its bucket: read, decide, reserve, swap, return.

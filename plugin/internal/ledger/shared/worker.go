@@ -44,27 +44,34 @@ func (s *Shared) ownSlot() (key string, cas uint32, mine, ok bool) {
 	return key, cas, found && h.Valid() && h.Incarnation() == s.self.incarnation, err == nil
 }
 
+// writeOwnSlot writes a heartbeat into this worker's slot if it is still its own. ok is false where the table does not say. A write that is
+// refused proves nothing by itself: all leases hang on the slot, so it counts as taken only when another's incarnation is read there.
+func (s *Shared) writeOwnSlot(beat, lease ledger.Mono) (mine, ok bool) {
+	for range record.MaxTries {
+		key, cas, mine, ok := s.ownSlot()
+		if !ok || !mine {
+			return false, ok
+		}
+		if done, err := s.table.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, beat, lease), cas); done || err != nil {
+			return done, err == nil
+		}
+	}
+	return false, false
+}
+
 // heartbeat shows that this worker lives. One that finds its slot taken was silent too long:
 // its leases are lost, and it goes on as another holder.
 func (s *Shared) heartbeat(lease, now ledger.Mono) {
 	if s.self.incarnation == 0 {
 		return
 	}
-	key, cas, mine, ok := s.ownSlot()
-	if !ok {
-		return
-	}
-	if mine {
-		var err error
-		if mine, err = s.table.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, now, lease), cas); err != nil {
-			return
-		}
-	}
-	if !mine {
+	switch mine, ok := s.writeOwnSlot(now, lease); {
+	case !ok:
+	case !mine:
 		s.self = self{}
-		return
+	default:
+		s.self.beat, s.self.leaseTTL = now, lease
 	}
-	s.self.beat, s.self.leaseTTL = now, lease
 }
 
 // deregister frees the slot of a worker that has no lease. Each configuration that
@@ -74,16 +81,9 @@ func (s *Shared) deregister() {
 	if s.self.incarnation == 0 {
 		return
 	}
-	key, cas, mine, ok := s.ownSlot()
-	if !ok {
-		return
+	if _, ok := s.writeOwnSlot(never, s.self.leaseTTL); ok {
+		s.self = self{lastSlot: record.WorkerSlotOf(s.self.incarnation)}
 	}
-	if mine {
-		if _, err := s.table.Set(key, record.AppendWorkerSlot(nil, s.self.incarnation, never, s.self.leaseTTL), cas); err != nil {
-			return
-		}
-	}
-	s.self = self{lastSlot: record.WorkerSlotOf(s.self.incarnation)}
 }
 
 // register takes a slot, its last one if that is free. Where all are taken the worker claims nothing, and tries again

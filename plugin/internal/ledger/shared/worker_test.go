@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,33 @@ func TestSlotTaken(t *testing.T) {
 	if got := a.settle(a.streams[0], ledger.Complete, 60); got != ledger.Fenced {
 		t.Errorf("the late write: %d", got)
 	}
+	sound(t, w)
+}
+
+// A heartbeat that the table refuses does not cost the leases of a worker whose slot is still its own.
+func TestHeartbeatRefused(t *testing.T) {
+	w := newWorld(1, tiny, 2)
+	a, b := w.worker[0], w.worker[1]
+	want(t, "first", a.ask(claimOf(0)).Verdict, ledger.First)
+	refused := 0
+	w.lose = func(key string) bool {
+		if !strings.HasPrefix(key, "h/") && !strings.Contains(key, "/h/") || refused == 3 {
+			return false
+		}
+		refused++
+		return true
+	}
+	for range 12 {
+		w.pass(time.Second)
+	}
+	if refused != 3 {
+		t.Fatalf("%d heartbeats were refused", refused)
+	}
+	want(t, "while it runs", b.ask(claimOf(0)).Verdict, ledger.RefusedInFlight)
+	if got := a.settle(a.streams[0], ledger.Complete, 60); got != ledger.Applied {
+		t.Errorf("settled: %d", got)
+	}
+	want(t, "after it", b.ask(claimOf(0)).Verdict, ledger.Replay)
 	sound(t, w)
 }
 
