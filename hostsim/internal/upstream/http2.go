@@ -139,8 +139,7 @@ func (x *http2Exchange) run() {
 		return
 	}
 	defer resp.Body.Close()
-	h := headersOf(resp.Header)
-	h.Lines = slices.Insert(h.Lines, 0, header.Line{Name: ":status", Value: strconv.Itoa(resp.StatusCode)})
+	h := headOf(resp)
 	// The package says -1 of a body that goes on without a length, and 0 where the stream has ended.
 	end := resp.ContentLength == 0
 	x.events.Headers(h, end)
@@ -181,6 +180,13 @@ func http2Reset(err error) Reset {
 		return ProtocolError()
 	}
 	return ConnectionTermination()
+}
+
+// headOf is the head of a response: its status, and its headers.
+func headOf(resp *http.Response) *header.Map {
+	h := headersOf(resp.Header)
+	h.Lines = slices.Insert(h.Lines, 0, header.Line{Name: ":status", Value: strconv.Itoa(resp.StatusCode)})
+	return h
 }
 
 func headersOf(from http.Header) *header.Map {

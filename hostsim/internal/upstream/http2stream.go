@@ -181,8 +181,7 @@ func (x *http2Stream) run(req *http.Request) {
 		return
 	}
 	defer resp.Body.Close()
-	h := headersOf(resp.Header)
-	h.Lines = slices.Insert(h.Lines, 0, header.Line{Name: ":status", Value: strconv.Itoa(resp.StatusCode)})
+	h := headOf(resp)
 	if resp.ContentLength == 0 || req.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
 		x.events.Headers(h, true)
 		return
